@@ -1,0 +1,78 @@
+# Every compiler flag of the project, and the functions that folders call.
+# Sources and tests are found by pattern: adding one edits no CMake file.
+
+include(CTest)
+include(GoogleTest)
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(GTest REQUIRED)
+find_package(Boost REQUIRED COMPONENTS program_options)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(OpenSSL REQUIRED)
+pkg_check_modules(zmq REQUIRED IMPORTED_TARGET libzmq)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(systemd REQUIRED IMPORTED_TARGET libsystemd)
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(plimsoll_flags INTERFACE)
+# A plain option, since CMAKE_CXX_STANDARD 20 would leak into CUDA and stop the generation there.
+target_compile_options(plimsoll_flags INTERFACE
+  -std=c++20 -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Werror -fno-omit-frame-pointer)
+target_include_directories(plimsoll_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_compile_definitions(plimsoll_flags INTERFACE
+  BOOST_ASIO_HAS_CO_AWAIT=1 BOOST_ASIO_HAS_STD_COROUTINE=1
+  PLIMSOLL_VERSION="${PROJECT_VERSION}")
+target_link_libraries(plimsoll_flags INTERFACE Threads::Threads)
+if(PLIMSOLL_SANITIZE)
+  target_compile_options(plimsoll_flags INTERFACE
+    -fsanitize=${PLIMSOLL_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(plimsoll_flags INTERFACE -fsanitize=${PLIMSOLL_SANITIZE})
+  if(PLIMSOLL_SANITIZE MATCHES thread)
+    # TSan does not know fences; Asio without its fenced blocks is as correct and can be checked.
+    target_compile_options(plimsoll_flags INTERFACE -Wno-tsan)
+    target_compile_definitions(plimsoll_flags INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK=1)
+  endif()
+endif()
+
+# add_part(NAME DEPENDS ...): a static library of all sources below this folder, without main.cc.
+function(add_part name)
+  cmake_parse_arguments(PART "" "DIR" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${PART_DIR}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cc$")
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PUBLIC plimsoll_flags ${PART_DEPENDS})
+endfunction()
+
+# add_program(NAME PART): main.cc of this folder and its part.
+function(add_program name part)
+  add_executable(${name} main.cc)
+  target_link_libraries(${name} PRIVATE ${part})
+endfunction()
+
+# add_tests(DIR LABEL l TIMEOUT s DEPENDS ...): all *_test.cc below DIR, one binary, one CTest entry a case.
+function(add_tests dir)
+  cmake_parse_arguments(TESTS "" "LABEL;TIMEOUT" "DEPENDS" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*_test.cc)
+  if(NOT sources)
+    return()
+  endif()
+  if(NOT TESTS_TIMEOUT)
+    set(TESTS_TIMEOUT 60)
+  endif()
+  set(name ${dir}_tests)
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE ${TESTS_DEPENDS} test_support GTest::gtest GTest::gtest_main)
+  target_precompile_headers(${name} PRIVATE <gtest/gtest.h>)
+  target_compile_definitions(${name} PRIVATE
+    PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PLIMSOLL_BUILD_DIR="${PROJECT_BINARY_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    TEST_PREFIX ${dir}. PROPERTIES LABELS ${TESTS_LABEL} TIMEOUT ${TESTS_TIMEOUT})
+endfunction()
