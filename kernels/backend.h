@@ -1,0 +1,152 @@
+// Backend: every operation that a model graph may ask for. Model code is written once against it.
+//
+// One thread calls (the step loop); a backend may use more inside. Calls complete in order; on the
+// CPU they have completed when they return. Shapes are checked once, in op_checks.cc, so kernels
+// assume valid input. A backend allocates at construction and in `pack`, never in a step.
+//
+// Batch invariance (CPU, always): a row's result depends on that row and the weights alone, never
+// on how many other rows the call has, on the number of threads, or on how a prompt was cut into
+// chunks. So: K is summed block by block in one fixed order, attention walks KV blocks from the
+// sequence's start in fixed-length splits merged in order, and K and V are read as stored (f16),
+// also for tokens of the same step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.h"
+#include "shared/base/result.h"
+#include "shared/base/units.h"
+#include "shared/model/dtype.h"
+
+namespace plimsoll {
+
+// Rows [row_begin, row_end) and columns [col_begin, col_end) of a stored matrix, to be packed.
+// Columns are cut on block boundaries of the type.
+struct StoredSlice {
+  DType dtype = DType::f32;
+  std::span<const std::byte> bytes;  // of the whole stored matrix
+  std::int64_t cols_total = 0;       // of the whole stored matrix
+  std::int64_t row_begin = 0, row_end = 0;
+  std::int64_t col_begin = 0, col_end = 0;
+};
+
+// One packed matrix [rows, cols] in the backend's own layout; `data` points into an arena.
+struct PackedPart {
+  DType dtype = DType::f32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  const std::byte* data = nullptr;
+};
+
+// Up to three parts with the same columns, stacked: their rows follow each other in the output.
+// (Parts may differ in type: a Q4_K_M file has attn_v in another type than attn_q.)
+struct PackedMatrix {
+  std::vector<PackedPart> parts;
+  std::int64_t rows = 0;  // of all parts
+  std::int64_t cols = 0;
+};
+
+struct Norm {
+  const float* weight = nullptr;  // [cols] f32; nullptr: no norm
+  float eps = 0;
+};
+
+enum class Epilogue {
+  store,     // out[t, n]  = y[t, n]
+  add,       // out[t, n] += y[t, n]
+  silu_mul,  // two parts of N rows each (gate, up): out[t, n] = silu(gate[t, n]) * up[t, n]
+};
+
+// out = epilogue(rms_norm(in) · Wᵀ). On the CPU `in` is quantised to int8 per 32 columns after the
+// norm, unless the backend was made with f32 activations or the part is F32, F16 or BF16.
+struct LinearCall {
+  TensorView in;  // [tokens, cols] f32
+  Norm norm;
+  const PackedMatrix* weight = nullptr;
+  // Only these rows of the (single-part) weight; {0, 0} means all. For a tied head's vocab range.
+  std::int64_t row_begin = 0, row_end = 0;
+  Epilogue epilogue = Epilogue::store;
+  TensorView out;  // [tokens, rows] f32 (silu_mul: [tokens, rows / 2])
+};
+
+// KV cache of one rank: blocks of kKvBlockTokens tokens; a block holds, for each layer and each KV
+// head of the rank, K transposed [head_dim][kKvBlockTokens] f16 and then V
+// [kKvBlockTokens][head_dim] f16. Element (layer, head) of block b lies at data + b * block_bytes +
+// (layer * kv_heads + head) * 2 * head_dim * kKvBlockTokens * 2.
+constexpr std::int64_t kKvBlockTokens = 32;
+
+struct KvCache {
+  std::byte* data = nullptr;  // 64-byte aligned
+  std::int64_t blocks = 0;
+  std::int64_t layers = 0;
+  std::int64_t kv_heads = 0;  // of this rank
+  std::int64_t head_dim = 0;
+  Bytes block_bytes() const { return layers * kv_heads * 2 * head_dim * kKvBlockTokens * 2; }
+};
+
+// The tokens of one sequence in a step: rows [row, row + tokens) of the batch, at positions
+// [position, position + tokens). All earlier positions are in the cache already.
+struct SequenceRows {
+  std::int64_t row = 0;
+  std::int64_t tokens = 0;
+  std::int64_t position = 0;
+  std::span<const std::int32_t> blocks;  // block table; covers position + tokens tokens
+};
+
+// Rotary embedding: cos and sin of angle(position, j), j < rope_dim / 2, f32, [positions, dim / 2].
+struct RopeTable {
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  std::int64_t positions = 0;
+  std::int64_t half_dim = 0;  // rope_dim / 2; dimensions at and above rope_dim stay as they are
+  bool interleaved = false;   // pairs (2j, 2j+1), else (j, j + half_dim)
+};
+
+// Rotates Q and K, stores K and V of the new tokens as f16, then causal attention per query head h
+// over KV head h / (heads / kv_heads); softmax and sums in f32.
+struct AttentionCall {
+  TensorView qkv;  // [tokens, (heads + 2 * kv_heads) * head_dim] f32: Q heads, K heads, V heads
+  std::span<const SequenceRows> sequences;
+  const KvCache* cache = nullptr;
+  std::int64_t layer = 0;
+  std::int64_t heads = 0;  // of this rank; a multiple of cache->kv_heads
+  float scale = 0;         // 1 / sqrt(head_dim) for Llama
+  RopeTable rope;
+  TensorView out;  // [tokens, heads * head_dim] f32
+};
+
+struct BackendLimits {
+  std::int64_t tokens_max = 0;   // rows of one step
+  std::int64_t cols_max = 0;     // widest `in` of any linear
+  std::int64_t rows_max = 0;     // tallest weight whose linear uses `silu_mul`
+  std::int64_t context_max = 0;  // positions of one sequence
+  std::int64_t heads_max = 0;
+  std::int64_t head_dim = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // The path in use: "cpu avx512-vnni, 2 threads, int8 activations".
+  virtual std::string description() const = 0;
+  // Bytes of scratch memory that the limits need; made of one allocation, given by `workspace`.
+  virtual Bytes workspace_bytes(const BackendLimits& limits) const = 0;
+  // Called once before the first step; `memory` is 64-byte aligned and outlives the backend.
+  virtual Status set_workspace(const BackendLimits& limits, std::span<std::byte> memory) = 0;
+
+  // Packs a slice into `destination` (exactly packed_bytes() long, 64-byte aligned, zeroed).
+  virtual Result<PackedPart> pack(const StoredSlice& slice, std::span<std::byte> destination) = 0;
+
+  // out[i] = row ids[i] of the table. REQUIRES: ids inside the table.
+  virtual void embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
+                     TensorView out) = 0;
+  virtual void linear(const LinearCall& call) = 0;
+  virtual void attention(const AttentionCall& call) = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,74 @@
+// ShardPlan: which slice of each weight a rank holds.
+//
+// Heads are split by whole KV groups, unevenly where they do not divide (9 heads / 3 KV heads over
+// 2 ranks: 6 heads / 2 KV heads and 3 / 1). With more ranks than KV heads each rank holds one KV
+// head, replicated over neighbours, and the query heads of that group are divided among them. So on
+// every rank the heads are a multiple of the KV heads. The feed-forward is split in units of 32
+// columns (256 where a K-quant must be cut on its blocks) and balances what attention left uneven.
+// The vocabulary is split in units of kPackedRows rows.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "shared/base/result.h"
+#include "shared/model/model_spec.h"
+
+namespace plimsoll {
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+struct RankShard {
+  Range heads;     // query heads
+  Range kv_heads;  // KV heads that those queries read; may overlap a neighbour's when replicated
+  Range ffn;       // rows of gate and up, columns of down
+  Range vocab;     // rows of the head whose logits this rank computes
+};
+
+struct ShardPlan {
+  std::vector<RankShard> ranks;
+};
+
+// Errors: tp below 1 or above the number of heads; a split that would cut a quantised block.
+Result<ShardPlan> plan_shards(const ModelSpec& spec, std::int64_t tp);
+
+// One weight of a rank as the loader cuts it: some rows, and of each some columns.
+struct WeightSlice {
+  const WeightInfo* weight = nullptr;
+  Range rows;
+  Range cols;
+};
+
+// A packed matrix of the graph and the slices that it is made of, in order.
+struct MatrixPlan {
+  std::string name;                // "blk.3.qkv", "blk.3.gate_up", "blk.3.output", "head"
+  std::vector<WeightSlice> parts;  // q, k, v · gate, up · one
+  bool interleaved = false;        // gate and up alternate in groups of kPackedRows rows
+  Bytes packed_bytes = 0;          // each part packed by itself, see packed_bytes()
+};
+
+// A vector that every rank holds whole, as f32 (norms, rope_freqs).
+struct VectorPlan {
+  std::string name;  // as in the file: "blk.3.attn_norm.weight"
+  const WeightInfo* weight = nullptr;
+  Bytes bytes = 0;
+};
+
+struct RankWeights {
+  // In the order in which the graph reads them. A tied head appears once, as "head", replicated
+  // whole on every rank, since the embedding needs all rows; its logits use RankShard::vocab.
+  std::vector<MatrixPlan> matrices;
+  std::vector<VectorPlan> vectors;
+  Bytes bytes() const;
+};
+
+// REQUIRES: spec outlives the result (slices point into its index).
+RankWeights rank_weights(const ModelSpec& spec, const RankShard& shard);
+
+}  // namespace plimsoll
