@@ -1,0 +1,88 @@
+// ReplicaSegment: layout of the memory that the ranks of one replica share, and its abort word.
+//
+// The daemon creates and initialises one (in a SharedBlock), passes its descriptor to every rank
+// and aborts it when a rank dies; the ranks run their collectives (worker/collective) and their
+// step ring (worker/schedule) in it. Segments are used once: after an abort, a new one is made.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "shared/base/result.h"
+#include "shared/base/units.h"
+
+namespace plimsoll {
+
+constexpr int kReplicaRanksMax = 64;
+constexpr std::int64_t kSlotFloatsDefault = 64 * 1024;
+constexpr Bytes kStepRingBytesDefault = kMiB;
+
+struct ReplicaSegmentShape {
+  int ranks = 1;
+  std::int64_t slot_floats = kSlotFloatsDefault;  // of one message; longer ones go in chunks
+  Bytes ring_bytes = kStepRingBytesDefault;       // of queued steps, from rank 0 to the others
+  std::uint64_t generation = 0;
+};
+
+// What a rank says about the round that it has joined, so that peers can see divergence.
+struct RoundOp {
+  std::uint32_t kind = 0;  // of the collective's own numbering
+  std::uint32_t chunk = 0;
+  std::int64_t rows = 0, cols = 0;
+};
+
+// One rank's counters. A counter and the count of its sleepers share a line; waiters sleep on the
+// counter. Counters wrap: compare by signed difference.
+struct alignas(128) RankLine {
+  std::atomic<std::uint32_t> round;  // collective rounds that this rank has joined
+  std::atomic<std::uint32_t> round_sleepers;
+  RoundOp ops[2];                                // of round r at [r & 1]; written before `round`
+  alignas(64) std::atomic<std::uint32_t> taken;  // steps that this rank has taken from the ring
+  std::atomic<std::uint32_t> taken_sleepers;
+  std::atomic<std::uint64_t> taken_bytes;
+};
+
+struct alignas(128) RingLine {
+  std::atomic<std::uint32_t> published;  // steps that rank 0 has put into the ring
+  std::atomic<std::uint32_t> published_sleepers;
+};
+
+// A view of an initialised segment; owns nothing.
+class ReplicaSegment {
+ public:
+  // Errors: the memory is not a segment of this version, or is shorter than its header says.
+  static Result<ReplicaSegment> attach(std::span<std::byte> memory);
+
+  int ranks() const { return shape_.ranks; }
+  std::int64_t slot_floats() const { return shape_.slot_floats; }
+  std::uint64_t generation() const { return shape_.generation; }
+
+  RankLine& line(int rank) const;
+  RingLine& ring() const;
+  std::span<std::byte> ring_memory() const;
+  // The slot into which a rank writes in rounds of that parity (round & 1).
+  std::span<float> slot(int rank, std::uint32_t round) const;
+
+  bool aborted() const;
+  std::string abort_reason() const;  // "" when not aborted
+  // Ends the group's work: every call of every rank fails with this reason from now on, and
+  // sleepers wake. Any process that maps the segment may call; the first reason is kept.
+  void abort(std::string_view reason) const;
+
+ private:
+  ReplicaSegment(std::byte* base, ReplicaSegmentShape shape) : base_(base), shape_(shape) {}
+
+  std::byte* base_;
+  ReplicaSegmentShape shape_;
+};
+
+Bytes replica_segment_bytes(const ReplicaSegmentShape& shape);
+// Lays out zeroed memory of at least replica_segment_bytes(), 128-byte aligned.
+Result<ReplicaSegment> init_replica_segment(std::span<std::byte> memory,
+                                            const ReplicaSegmentShape& shape);
+
+}  // namespace plimsoll

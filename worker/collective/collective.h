@@ -1,0 +1,46 @@
+// Collective: what the ranks of one replica compute together.
+//
+// All ranks make the same calls in the same order, each from its one step thread. A rank that calls
+// something else, with other sizes, aborts the group. After an abort or an error every call fails
+// with Code::unavailable and the reason; a group never recovers, its replica is restarted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "kernels/tensor.h"
+#include "shared/base/result.h"
+
+namespace plimsoll {
+
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // accumulate += partial of rank 0 + partial of rank 1 + …: the sum of the partials first, in rank
+  // order, in f32, then the residual; the same bits on every rank whose `accumulate` was the same.
+  // Both are [rows, cols] f32; they may not overlap.
+  virtual Status all_reduce_add(TensorView partial, TensorView accumulate) = 0;
+
+  // Columns of a matrix to rank 0: mine is [rows, cols_of_rank[rank()]]; on rank 0, `all` is
+  // [rows, sum of cols_of_rank] and gets the ranks' columns side by side in rank order; elsewhere
+  // it is not looked at. Rows may be 0.
+  virtual Status gather(TensorView mine, std::span<const std::int64_t> cols_of_rank,
+                        TensorView all) = 0;
+
+  // Returns when every rank has called.
+  virtual Status barrier() = 0;
+
+  // Frees the other ranks from whatever they wait for; they get this reason.
+  virtual void abort(std::string_view reason) = 0;
+};
+
+// A group of one.
+std::unique_ptr<Collective> make_single_collective();
+
+}  // namespace plimsoll
