@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,7 @@ struct DTypeInfo {
 const DTypeInfo& dtype_info(DType dtype);
 std::optional<DType> dtype_from_gguf(std::uint32_t id);  // nullopt: not one that we run
 std::string gguf_type_name(std::uint32_t id);            // also of types that we do not run
+std::span<const DTypeInfo> all_dtypes();                 // for lists in messages and for tests
 
 // Bytes of `elements` consecutive elements in a file. REQUIRES: a multiple of the block length.
 Bytes stored_bytes(DType dtype, std::int64_t elements);
