@@ -1,0 +1,49 @@
+// Channel: typed send and receive over one ZeroMQ socket. One thread owns it.
+//
+// ZeroMQ's descriptor is edge-triggered: after every wake-up, and after every send, call `receive`
+// until it returns nothing. A message that is malformed, foreign or of another version is refused:
+// `receive` skips it, and `take_refusal` gives one line a peer, once.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shared/base/clock.h"
+#include "shared/base/result.h"
+#include "shared/control/messages.h"
+
+namespace plimsoll {
+
+struct Received {
+  std::string peer;  // routing id; empty on a connected channel
+  Message message;
+};
+
+class Channel {
+ public:
+  // Many peers, addressed by id. `mode` is the socket file's (0600). An existing socket file that
+  // nobody answers on is replaced; one in use: Code::unavailable.
+  static Result<Channel> bind(const std::string& endpoint, int mode);
+  // One peer. Connecting succeeds at once; ZeroMQ (re)connects behind the scenes.
+  static Result<Channel> connect(const std::string& endpoint);
+  Channel(Channel&&) noexcept;
+  Channel& operator=(Channel&&) noexcept;
+  ~Channel();
+
+  int fd() const;
+  // Never blocks. Errors: Code::unavailable where the peer is gone or its queue is full.
+  Status send(const Message& message);  // on a connected channel
+  Status send(const std::string& peer, const Message& message);
+  std::optional<Received> receive();
+  // Waits at most that long.
+  std::optional<Received> receive(Duration timeout);
+  std::optional<std::string> take_refusal();
+
+ private:
+  struct State;
+  explicit Channel(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plimsoll

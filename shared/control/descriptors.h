@@ -1,0 +1,26 @@
+// Descriptors: file descriptors over the inherited socket pair (SCM_RIGHTS), each with a tag.
+//
+// The pair carries descriptors and is the death pipe, nothing else: all words go over ZeroMQ.
+#pragma once
+
+#include <string>
+
+#include "shared/base/clock.h"
+#include "shared/base/result.h"
+#include "shared/base/unique_fd.h"
+
+namespace plimsoll {
+
+// The child's end of the pair is this descriptor number.
+constexpr int kParentFd = 3;
+
+struct TaggedFd {
+  std::string tag;  // "segment" (memory that a replica's ranks share), "listener"
+  UniqueFd fd;
+};
+
+Status send_descriptor(int socket, const std::string& tag, int fd);
+// Errors: timed_out; unavailable where the other side is gone.
+Result<TaggedFd> receive_descriptor(int socket, Duration timeout);
+
+}  // namespace plimsoll

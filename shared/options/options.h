@@ -1,0 +1,55 @@
+// Options: every setting of a deployment, with its type and default.
+//
+// A plain struct; names, ranges, units, help and the effect of a change stand in one row each of
+// option_table.cc. An empty optional is the word `auto`: the planner decides and says what.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "shared/base/clock.h"
+#include "shared/base/units.h"
+
+namespace plimsoll {
+
+struct Options {
+  // Model
+  std::string model;  // path of a GGUF file; empty: the daemon waits for `plimsoll start`
+  std::string served_model_name;  // empty: the file's stem
+  std::optional<Tokens> context_length;
+  std::string activations = "int8";  // int8 · f32 (reference, slow)
+
+  // Layout
+  std::int64_t tp = 1;
+  std::int64_t dp = 1;
+  std::optional<std::int64_t> threads;  // a rank
+  std::string devices = "auto";         // auto · cpu
+  std::string cpu_path = "auto";        // auto · scalar · avx2 · avx512-vnni
+
+  // Memory
+  std::optional<Bytes> device_memory;                // of one rank
+  std::optional<Tokens> max_total_tokens;            // KV tokens of a replica
+  std::optional<std::int64_t> max_running_requests;  // of a replica
+
+  // Scheduling
+  std::optional<Tokens> chunked_prefill_size;  // tokens of one step; auto adapts to step_time_max
+  milliseconds step_time_max{250};
+  std::int64_t max_queued_requests = 1024;  // waiting in the router, over all replicas
+
+  // HTTP
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8000;  // 0: a free one
+
+  // Processes
+  std::string runtime_dir;                // sockets; empty: by user, see default_folders()
+  std::string state_dir;                  // records and logs; empty: by user
+  milliseconds load_timeout{600'000};     // without any progress
+  milliseconds shutdown_timeout{10'000};  // from drain to kill
+  milliseconds stall_timeout{10'000};     // work pending and no step finished
+  std::string log_level = "info";         // debug · info · warning · error
+
+  bool operator==(const Options&) const = default;
+};
+
+}  // namespace plimsoll
