@@ -1,5 +1,8 @@
 # What `cmake --install` puts in place: programs, units, configuration.
 
 include(GNUInstallDirs)
-install(TARGETS plimsolld plimsoll-worker plimsoll-router plimsoll
-        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+foreach(program plimsolld plimsoll-worker plimsoll-router plimsoll)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
