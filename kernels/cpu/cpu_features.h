@@ -1,0 +1,22 @@
+// CpuFeatures: the instruction sets that this CPU has and its operating system lets us use.
+#pragma once
+
+#include <string>
+
+#include "kernels/cpu/cpu_backend.h"
+
+namespace plimsoll {
+
+struct CpuFeatures {
+  bool avx2 = false, fma = false, f16c = false;
+  bool avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false, avx512vnni = false;
+  bool os_saves_ymm = false;  // XCR0: the operating system keeps the registers over a switch
+  bool os_saves_zmm = false;
+};
+
+CpuFeatures detect_cpu_features();  // by CPUID and XGETBV
+bool supports(const CpuFeatures& features, CpuPath path);
+CpuPath best_path(const CpuFeatures& features);
+std::string missing_for(const CpuFeatures& features, CpuPath path);  // "AVX2, FMA"; empty: none
+
+}  // namespace plimsoll
