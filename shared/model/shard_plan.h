@@ -9,7 +9,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "shared/base/result.h"
@@ -29,6 +29,8 @@ struct RankShard {
   Range kv_heads;  // KV heads that those queries read; may overlap a neighbour's when replicated
   Range ffn;       // rows of gate and up, columns of down
   Range vocab;     // rows of the head whose logits this rank computes
+
+  bool operator==(const RankShard&) const = default;
 };
 
 struct ShardPlan {
@@ -45,28 +47,35 @@ struct WeightSlice {
   Range cols;
 };
 
+// Packed parts and vectors each start on a cache line, which is also what the kernels ask for.
+constexpr Bytes kWeightAlignment = 64;
+
 // A packed matrix of the graph and the slices that it is made of, in order.
 struct MatrixPlan {
-  std::string name;                // "blk.3.qkv", "blk.3.gate_up", "blk.3.output", "head"
+  // "embedding", "blk.3.qkv", "blk.3.attn_output", "blk.3.gate_up", "blk.3.ffn_down", "head"
+  std::string name;
   std::vector<WeightSlice> parts;  // q, k, v · gate, up · one
-  bool interleaved = false;        // gate and up alternate in groups of kPackedRows rows
-  Bytes packed_bytes = 0;          // each part packed by itself, see packed_bytes()
+  Bytes packed_bytes = 0;          // of all parts, each rounded up to kWeightAlignment
 };
 
 // A vector that every rank holds whole, as f32 (norms, rope_freqs).
 struct VectorPlan {
   std::string name;  // as in the file: "blk.3.attn_norm.weight"
   const WeightInfo* weight = nullptr;
-  Bytes bytes = 0;
+  Bytes bytes = 0;  // rounded up to kWeightAlignment
 };
 
 struct RankWeights {
-  // In the order in which the graph reads them. A tied head appears once, as "head", replicated
-  // whole on every rank, since the embedding needs all rows; its logits use RankShard::vocab.
+  // In the order in which the graph reads them. A tied head appears once, first, as "head",
+  // replicated whole on every rank, since the embedding needs all rows; its logits use
+  // RankShard::vocab. Else "embedding" is whole, and "head" has the rows of RankShard::vocab alone.
   std::vector<MatrixPlan> matrices;
   std::vector<VectorPlan> vectors;
-  Bytes bytes() const;
+  Bytes bytes() const;  // exact: what an arena needs that holds them all, one after the other
 };
+
+// Bytes of one packed part, not rounded: the length of the destination of Backend::pack.
+Bytes slice_bytes(const WeightSlice& slice);
 
 // REQUIRES: spec outlives the result (slices point into its index).
 RankWeights rank_weights(const ModelSpec& spec, const RankShard& shard);

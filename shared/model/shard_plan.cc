@@ -1,0 +1,269 @@
+#include "shared/model/shard_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "shared/base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// Columns of the feed-forward are cut in multiples of this: the block length of activations.
+constexpr std::int64_t kFfnUnit = 32;
+
+const WeightInfo& layer_weight(const ModelSpec& spec, std::int64_t layer, std::string_view name) {
+  const WeightInfo* weight = spec.weights.find(fmt::format("blk.{}.{}.weight", layer, name));
+  CHECK(weight != nullptr);
+  return *weight;
+}
+
+// The least number of columns at whose multiples this weight can be cut in every layer.
+std::int64_t column_unit(const ModelSpec& spec, std::string_view name) {
+  std::int64_t unit = 1;
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    unit = std::lcm(unit, dtype_info(layer_weight(spec, layer, name).dtype).block_length);
+  }
+  return unit;
+}
+
+Bytes bytes_in_layers(const ModelSpec& spec, std::initializer_list<std::string_view> names) {
+  Bytes sum = 0;
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    for (const std::string_view name : names) sum += layer_weight(spec, layer, name).bytes;
+  }
+  return sum;
+}
+
+// `count` units over `ranks`, the first ranks one more where it does not divide.
+std::vector<Range> split_evenly(std::int64_t count, std::int64_t ranks) {
+  std::vector<Range> ranges;
+  std::int64_t begin = 0;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const std::int64_t end = begin + count / ranks + (rank < count % ranks ? 1 : 0);
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+// Units to elements; the last unit may be a part of one.
+Range scaled(Range units, std::int64_t unit, std::int64_t size) {
+  return {std::min(units.begin * unit, size), std::min(units.end * unit, size)};
+}
+
+// The most ranks that something allows, and why.
+struct Limit {
+  std::int64_t tp_max = 0;
+  std::string why;
+};
+
+// Columns of attn_output can be cut at every `block`; heads and KV groups come in units of it.
+struct HeadUnits {
+  std::int64_t group = 0;      // query heads of a KV head
+  std::int64_t head_unit = 0;  // query heads whose columns end on a block
+  std::int64_t kv_unit = 0;    // KV heads whose query heads' columns do
+};
+
+HeadUnits head_units(const ModelSpec& spec) {
+  const std::int64_t block = column_unit(spec, "attn_output");
+  const std::int64_t group = spec.heads / spec.kv_heads;
+  return {group, block / std::gcd(block, spec.head_dim),
+          block / std::gcd(block, group * spec.head_dim)};
+}
+
+Limit head_limit(const ModelSpec& spec, const HeadUnits& units) {
+  if (units.head_unit == 1) return {spec.heads, fmt::format("it has {} heads", spec.heads)};
+  const std::string why =
+      fmt::format("attn_output is stored in blocks of {} columns, and its heads have {}",
+                  column_unit(spec, "attn_output"), spec.head_dim);
+  if (units.kv_unit == 1) return {spec.heads / units.head_unit, why};
+  return {ceil_div(spec.kv_heads, units.kv_unit), why};
+}
+
+std::int64_t ffn_unit_columns(const ModelSpec& spec) {
+  return std::lcm(kFfnUnit, column_unit(spec, "ffn_down"));
+}
+
+Limit ffn_limit(const ModelSpec& spec) {
+  const std::int64_t unit = ffn_unit_columns(spec);
+  return {ceil_div(spec.ffn, unit),
+          fmt::format("its feed-forward has {} columns, which are cut every {}", spec.ffn, unit)};
+}
+
+Limit vocab_limit(const ModelSpec& spec) {
+  return {
+      ceil_div(spec.vocab, kPackedRows),
+      fmt::format("its vocabulary has {} rows, which are cut every {}", spec.vocab, kPackedRows)};
+}
+
+Status check_ranks(const ModelSpec& spec, const HeadUnits& units, std::int64_t tp) {
+  if (tp < 1) return invalid(fmt::format("tp is {}; expected 1 or more", tp));
+  Limit least = head_limit(spec, units);
+  for (Limit& limit : std::array{ffn_limit(spec), vocab_limit(spec)}) {
+    if (limit.tp_max < least.tp_max) least = std::move(limit);
+  }
+  if (tp <= least.tp_max) return {};
+  return invalid(fmt::format("tp {} is too many ranks for this model: {}; tp can be 1 to {}", tp,
+                             least.why, least.tp_max));
+}
+
+void split_groups(const ModelSpec& spec, const HeadUnits& units, std::vector<RankShard>& ranks) {
+  const auto split = split_evenly(ceil_div(spec.kv_heads, units.kv_unit), std::ssize(ranks));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Range kv = scaled(split[rank], units.kv_unit, spec.kv_heads);
+    ranks[rank].kv_heads = kv;
+    ranks[rank].heads = {kv.begin * units.group, kv.end * units.group};
+  }
+}
+
+// More ranks than KV heads: neighbours hold the same KV head and divide its query heads.
+void split_within_groups(const ModelSpec& spec, const HeadUnits& units,
+                         std::vector<RankShard>& ranks) {
+  const auto sharers = split_evenly(std::ssize(ranks), spec.kv_heads);
+  for (std::int64_t kv = 0; kv < spec.kv_heads; ++kv) {
+    const Range sharing = sharers[static_cast<std::size_t>(kv)];
+    const auto parts = split_evenly(units.group / units.head_unit, sharing.size());
+    for (std::int64_t i = 0; i < sharing.size(); ++i) {
+      const Range part = parts[static_cast<std::size_t>(i)];
+      RankShard& shard = ranks[static_cast<std::size_t>(sharing.begin + i)];
+      shard.kv_heads = {kv, kv + 1};
+      shard.heads = {kv * units.group + part.begin * units.head_unit,
+                     kv * units.group + part.end * units.head_unit};
+    }
+  }
+}
+
+// Feed-forward units go one by one to the rank that has the fewest bytes so far, attention
+// included.
+void split_ffn(const ModelSpec& spec, std::vector<RankShard>& ranks) {
+  const std::int64_t unit = ffn_unit_columns(spec);
+  const std::int64_t units = ceil_div(spec.ffn, unit);
+  const Bytes head = bytes_in_layers(spec, {"attn_q", "attn_output"}) / spec.heads;
+  const Bytes kv_head = bytes_in_layers(spec, {"attn_k", "attn_v"}) / spec.kv_heads;
+  const Bytes ffn_unit = bytes_in_layers(spec, {"ffn_gate", "ffn_up", "ffn_down"}) / units;
+  std::vector<Bytes> load;
+  for (const RankShard& shard : ranks) {
+    load.push_back(shard.heads.size() * head + shard.kv_heads.size() * kv_head + ffn_unit);
+  }
+  std::vector<std::int64_t> counts(ranks.size(), 1);  // so that no rank is left without any
+  for (std::int64_t left = units - std::ssize(ranks); left > 0; --left) {
+    const auto least = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
+    load[least] += ffn_unit;
+    ++counts[least];
+  }
+  std::int64_t begin = 0;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].ffn = scaled({begin, begin + counts[rank]}, unit, spec.ffn);
+    begin += counts[rank];
+  }
+}
+
+void split_vocab(const ModelSpec& spec, std::vector<RankShard>& ranks) {
+  const auto split = split_evenly(ceil_div(spec.vocab, kPackedRows), std::ssize(ranks));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].vocab = scaled(split[rank], kPackedRows, spec.vocab);
+  }
+}
+
+MatrixPlan matrix(std::string name, std::vector<WeightSlice> parts) {
+  MatrixPlan plan{std::move(name), std::move(parts), 0};
+  for (const WeightSlice& part : plan.parts) {
+    plan.packed_bytes += round_up(slice_bytes(part), kWeightAlignment);
+  }
+  return plan;
+}
+
+WeightSlice whole(const WeightInfo& weight) {
+  return {&weight, {0, weight.rows()}, {0, weight.cols()}};
+}
+
+WeightSlice with_rows(const WeightInfo& weight, Range rows) {
+  return {&weight, rows, {0, weight.cols()}};
+}
+
+WeightSlice with_cols(const WeightInfo& weight, Range cols) {
+  return {&weight, {0, weight.rows()}, cols};
+}
+
+const WeightInfo& named(const ModelSpec& spec, std::string_view name) {
+  const WeightInfo* weight = spec.weights.find(name);
+  CHECK(weight != nullptr);
+  return *weight;
+}
+
+void add_vector(const WeightInfo& weight, RankWeights& result) {
+  const Bytes bytes = weight.cols() * static_cast<Bytes>(sizeof(float));
+  result.vectors.push_back({weight.name, &weight, round_up(bytes, kWeightAlignment)});
+}
+
+void add_layer(const ModelSpec& spec, const RankShard& shard, std::int64_t layer,
+               RankWeights& result) {
+  const auto weight = [&](std::string_view name) -> const WeightInfo& {
+    return layer_weight(spec, layer, name);
+  };
+  const auto name = [&](std::string_view matrix_name) {
+    return fmt::format("blk.{}.{}", layer, matrix_name);
+  };
+  const Range q = {shard.heads.begin * spec.head_dim, shard.heads.end * spec.head_dim};
+  const Range kv = {shard.kv_heads.begin * spec.head_dim, shard.kv_heads.end * spec.head_dim};
+  add_vector(weight("attn_norm"), result);
+  add_vector(weight("ffn_norm"), result);
+  result.matrices.push_back(
+      matrix(name("qkv"), {with_rows(weight("attn_q"), q), with_rows(weight("attn_k"), kv),
+                           with_rows(weight("attn_v"), kv)}));
+  result.matrices.push_back(matrix(name("attn_output"), {with_cols(weight("attn_output"), q)}));
+  result.matrices.push_back(matrix(name("gate_up"), {with_rows(weight("ffn_gate"), shard.ffn),
+                                                     with_rows(weight("ffn_up"), shard.ffn)}));
+  result.matrices.push_back(matrix(name("ffn_down"), {with_cols(weight("ffn_down"), shard.ffn)}));
+}
+
+}  // namespace
+
+Result<ShardPlan> plan_shards(const ModelSpec& spec, std::int64_t tp) {
+  const HeadUnits units = head_units(spec);
+  TRY(check_ranks(spec, units, tp));
+  ShardPlan plan;
+  plan.ranks.resize(static_cast<std::size_t>(tp));
+  if (tp <= spec.kv_heads) {
+    split_groups(spec, units, plan.ranks);
+  } else {
+    split_within_groups(spec, units, plan.ranks);
+  }
+  split_ffn(spec, plan.ranks);
+  split_vocab(spec, plan.ranks);
+  return plan;
+}
+
+Bytes slice_bytes(const WeightSlice& slice) {
+  return packed_bytes(slice.weight->dtype, slice.rows.size(), slice.cols.size());
+}
+
+Bytes RankWeights::bytes() const {
+  Bytes sum = 0;
+  for (const MatrixPlan& plan : matrices) sum += plan.packed_bytes;
+  for (const VectorPlan& plan : vectors) sum += plan.bytes;
+  return sum;
+}
+
+RankWeights rank_weights(const ModelSpec& spec, const RankShard& shard) {
+  RankWeights result;
+  const WeightInfo& embedding = named(spec, "token_embd.weight");
+  result.matrices.push_back(matrix(spec.tied_head ? "head" : "embedding", {whole(embedding)}));
+  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
+    add_layer(spec, shard, layer, result);
+  }
+  add_vector(named(spec, "output_norm.weight"), result);
+  if (!spec.tied_head) {
+    const WeightInfo& output = named(spec, "output.weight");
+    result.matrices.push_back(matrix("head", {with_rows(output, shard.vocab)}));
+  }
+  if (spec.has_rope_freqs) add_vector(named(spec, "rope_freqs.weight"), result);
+  return result;
+}
+
+}  // namespace plimsoll
