@@ -5,31 +5,17 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "shared/base/json.h"
 #include "shared/base/result.h"
+#include "shared/options/folders.h"
+#include "shared/options/option_set.h"
 #include "shared/options/options.h"
 
 namespace plimsoll {
-
-enum class Source { built_in, file, environment, flag, reconfigured };
-
-struct Origin {
-  Source source = Source::built_in;
-  std::string place;  // "plimsoll.conf:12", "PLIMSOLL_PORT", "--port"; empty for a default
-};
-
-struct OptionSet {
-  Options values;
-  std::map<std::string, Origin, std::less<>> origins;  // by option name; absent: built in
-};
 
 struct OptionSources {
   std::vector<std::string> flags;                                // "--port", "8001", "--tp=2"
@@ -38,27 +24,13 @@ struct OptionSources {
   std::optional<std::filesystem::path> file;
 };
 
-// The process's own flags and environment. `--config FILE` is taken out of the flags.
+// The process's own flags and environment. `--config FILE` is taken out of the flags; without it
+// PLIMSOLL_CONFIG names the file.
 Result<OptionSources> process_sources(int argc, const char* const* argv);
 
+// A name that occurs twice in the file is a mistake; of two flags the last counts, so that scripts
+// can append. PLIMSOLL_CACHE (the folder of the fetch scripts) is no option and allowed.
 // Errors: Code::invalid, one line a mistake.
 Result<OptionSet> parse_options(const OptionSources& sources);
-
-// The set after `name=value` assignments (reconfigure); their origin becomes Source::reconfigured.
-Result<OptionSet> change_options(const OptionSet& current,
-                                 std::span<const std::pair<std::string, std::string>> assignments);
-
-// {"port": {"value": 8000, "source": "flag", "place": "--port"}, ...}: all options, in table order.
-Json option_set_to_json(const OptionSet& set);
-Result<OptionSet> option_set_from_json(const Json& json);
-
-struct Folders {
-  std::filesystem::path config_file;  // /etc/plimsoll/plimsoll.conf, else XDG
-  std::filesystem::path runtime;      // /run/plimsoll, else $XDG_RUNTIME_DIR/plimsoll
-  std::filesystem::path state;        // /var/lib/plimsoll, else $XDG_STATE_HOME/plimsoll
-};
-Folders default_folders();
-std::filesystem::path runtime_folder(const Options& options);
-std::filesystem::path state_folder(const Options& options);
 
 }  // namespace plimsoll

@@ -1,0 +1,226 @@
+#include "shared/options/option_parse.h"
+
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include <boost/program_options.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "shared/base/file.h"
+#include "shared/base/text.h"
+#include "shared/options/option_value.h"
+
+namespace plimsoll {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr std::string_view kEnvironmentPrefix = "PLIMSOLL_";
+constexpr std::size_t kConfigFileBytesMax = 1024 * 1024;
+constexpr std::string_view kConfigFlag = "--config";
+
+po::options_description described_options() {
+  po::options_description description;
+  for (const OptionRow& row : option_table()) {
+    const auto add = [&](std::string_view name) {
+      description.add_options()(std::string(name).c_str(), po::value<std::string>(),
+                                std::string(row.help).c_str());
+    };
+    add(row.name);
+    for (const std::string_view alias : row.aliases) add(alias);
+  }
+  return description;
+}
+
+// Applies assignments in order of precedence and keeps every mistake.
+class Collector {
+ public:
+  void assign(std::string_view name, std::string_view text, Source source, std::string place) {
+    const OptionRow* row = find_option(name);
+    if (row == nullptr) {
+      unknown(name, source, place);
+      return;
+    }
+    const Status stored = set_option(set_.values, *row, text);
+    if (!stored) {
+      const std::string subject = source == Source::file ? fmt::format("{}: ", row->name) : "";
+      mistake(fmt::format("{}: {}{}", place, subject, stored.error().message));
+      return;
+    }
+    set_.origins[std::string(row->name)] = {source, std::move(place)};
+  }
+
+  void mistake(std::string text) { mistakes_.push_back(std::move(text)); }
+
+  Result<OptionSet> take() {
+    if (!mistakes_.empty()) return invalid(join(mistakes_, "\n"));
+    return std::move(set_);
+  }
+
+ private:
+  void unknown(std::string_view name, Source source, const std::string& place) {
+    std::string meant = nearest_option(name);
+    const OptionRow* row = meant.empty() ? nullptr : find_option(meant);
+    if (row != nullptr && source == Source::environment) meant = environment_name(*row);
+    if (row != nullptr && source == Source::flag) meant.insert(0, "--");
+    const std::string hint = meant.empty() ? "" : fmt::format("; did you mean {}?", meant);
+    switch (source) {
+      case Source::flag:
+        mistake(fmt::format("{}: unknown option{}", place, hint));
+        break;
+      case Source::environment:
+        mistake(fmt::format("{}: unknown variable{}", place, hint));
+        break;
+      default:
+        mistake(fmt::format("{}: unknown setting '{}'{}", place, name, hint));
+        break;
+    }
+  }
+
+  OptionSet set_;
+  std::vector<std::string> mistakes_;
+};
+
+// `"a b"` is a b.
+std::string_view unquoted(std::string_view text) {
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+    text.remove_prefix(1);
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+// Line by line, so that every mistake has its line and none hides the next.
+void read_lines(std::string_view content, const std::string& file,
+                const po::options_description& description, Collector& collector) {
+  std::map<std::string, std::size_t, std::less<>> line_of;  // by option name
+  std::size_t number = 0;
+  for (const std::string_view line : split(content, '\n')) {
+    const std::string place = fmt::format("{}:{}", file, ++number);
+    if (trim(line).substr(0, 1) == "[") {
+      collector.mistake(fmt::format("{}: there are no sections; write `name = value`", place));
+      continue;
+    }
+    try {
+      std::istringstream stream{std::string(line)};
+      const auto parsed = po::parse_config_file(stream, description, true);
+      for (const po::option& option : parsed.options) {
+        const OptionRow* row = find_option(option.string_key);
+        const std::string name(row == nullptr ? option.string_key : std::string(row->name));
+        const auto [first, is_new] = line_of.emplace(name, number);
+        if (!is_new) {
+          collector.mistake(fmt::format("{}: '{}' is set a second time (first in line {})", place,
+                                        option.string_key, first->second));
+          continue;
+        }
+        const std::string text = option.value.empty() ? "" : option.value.front();
+        collector.assign(option.string_key, unquoted(text), Source::file, place);
+      }
+    } catch (const po::error&) {
+      collector.mistake(fmt::format("{}: '{}' is not `name = value`", place, trim(line)));
+    }
+  }
+}
+
+void read_config_file(const OptionSources& sources, const po::options_description& description,
+                      Collector& collector) {
+  namespace fs = std::filesystem;
+  std::error_code failure;
+  const fs::path path = sources.file ? *sources.file : default_folders().config_file;
+  if (!sources.file && !fs::exists(path, failure)) return;
+  const Result<std::string> content = read_file(path, kConfigFileBytesMax);
+  if (!content) {
+    collector.mistake(fmt::format("configuration file: {}", content.error().message));
+    return;
+  }
+  read_lines(*content, path.string(), description, collector);
+}
+
+void read_environment(const OptionSources& sources, Collector& collector) {
+  for (const auto& [variable, text] : sources.environment) {
+    if (variable.substr(0, kEnvironmentPrefix.size()) != kEnvironmentPrefix) continue;
+    if (variable == "PLIMSOLL_CACHE" || variable == "PLIMSOLL_CONFIG") continue;
+    collector.assign(variable.substr(kEnvironmentPrefix.size()), text, Source::environment,
+                     variable);
+  }
+}
+
+bool begins_option(std::string_view token) {
+  // "-5" is a value.
+  return token.size() > 1 && token[0] == '-' && (token[1] < '0' || token[1] > '9');
+}
+
+// One flag and its value at a time, so that one mistake does not hide the next.
+void read_flags(const OptionSources& sources, const po::options_description& description,
+                Collector& collector) {
+  using namespace po::command_line_style;
+  const std::vector<std::string>& flags = sources.flags;
+  for (std::size_t i = 0; i < flags.size();) {
+    std::vector<std::string> tokens = {flags[i++]};
+    if (!begins_option(tokens[0]) || tokens[0].substr(0, 2) != "--" || tokens[0] == "--") {
+      collector.mistake(fmt::format("{}: not an option; options begin with --", tokens[0]));
+      continue;
+    }
+    const std::string written = tokens[0].substr(0, tokens[0].find('='));
+    const bool has_value = written.size() < tokens[0].size();
+    if (!has_value && i < flags.size() && !begins_option(flags[i])) tokens.push_back(flags[i++]);
+    const OptionRow* row = find_option(std::string_view(written).substr(2));
+    if (row != nullptr) tokens[0].replace(2, written.size() - 2, row->name);
+    try {
+      const po::parsed_options parsed =
+          po::command_line_parser(tokens)
+              .options(description)
+              .style(allow_long | long_allow_adjacent | long_allow_next)
+              .allow_unregistered()
+              .run();
+      const std::vector<std::string>& value = parsed.options.front().value;
+      collector.assign(std::string_view(written).substr(2), value.empty() ? "" : value.front(),
+                       Source::flag, written);
+    } catch (const po::error&) {
+      const std::string allowed = row == nullptr ? "" : option_allowed(*row);
+      collector.mistake(fmt::format("{}: needs a value{}", written,
+                                    allowed.empty() ? "" : fmt::format(" (allowed: {})", allowed)));
+    }
+  }
+}
+
+}  // namespace
+
+Result<OptionSources> process_sources(int argc, const char* const* argv) {
+  OptionSources sources;
+  for (const char* const* entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    const std::size_t equals = variable.find('=');
+    if (variable.substr(0, kEnvironmentPrefix.size()) != kEnvironmentPrefix) continue;
+    if (equals == std::string_view::npos) continue;
+    sources.environment.emplace_back(variable.substr(0, equals), variable.substr(equals + 1));
+    if (variable.substr(0, equals) == "PLIMSOLL_CONFIG") {
+      sources.file = std::filesystem::path(variable.substr(equals + 1));
+    }
+  }
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view token(argv[i]);
+    if (token == kConfigFlag) {
+      if (i + 1 == argc) return invalid("--config: needs the path of a configuration file");
+      sources.file = std::filesystem::path(argv[++i]);
+    } else if (token.substr(0, kConfigFlag.size() + 1) == "--config=") {
+      sources.file = std::filesystem::path(token.substr(kConfigFlag.size() + 1));
+    } else {
+      sources.flags.emplace_back(token);
+    }
+  }
+  return sources;
+}
+
+Result<OptionSet> parse_options(const OptionSources& sources) {
+  const po::options_description description = described_options();
+  Collector collector;
+  read_config_file(sources, description, collector);
+  read_environment(sources, collector);
+  read_flags(sources, description, collector);
+  return collector.take();
+}
+
+}  // namespace plimsoll

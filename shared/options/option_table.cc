@@ -1,0 +1,273 @@
+#include "shared/options/option_table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "shared/base/text.h"
+
+namespace plimsoll {
+namespace {
+
+using Names = std::string_view;
+
+constexpr std::array<Names, 2> kActivations = {"int8", "f32"};
+constexpr std::array<Names, 2> kDevices = {"auto", "cpu"};
+constexpr std::array<Names, 4> kCpuPaths = {"auto", "scalar", "avx2", "avx512-vnni"};
+constexpr std::array<Names, 4> kLogLevels = {"debug", "info", "warning", "error"};
+
+constexpr std::array<Names, 1> kModelAliases = {"model-path"};
+constexpr std::array<Names, 1> kServedNameAliases = {"alias"};
+constexpr std::array<Names, 2> kContextAliases = {"max-model-len", "ctx-size"};
+constexpr std::array<Names, 2> kTpAliases = {"tensor-parallel-size", "tp-size"};
+constexpr std::array<Names, 2> kDpAliases = {"data-parallel-size", "dp-size"};
+constexpr std::array<Names, 1> kTotalTokensAliases = {"max-total-num-tokens"};
+constexpr std::array<Names, 2> kRunningAliases = {"max-num-seqs", "parallel"};
+constexpr std::array<Names, 1> kPrefillAliases = {"max-num-batched-tokens"};
+
+constexpr std::int64_t kSecond = 1000;  // milliseconds
+constexpr std::int64_t kHour = 3600 * kSecond;
+
+constexpr std::array<OptionRow, 23> kTable = {{
+    {.name = "model",
+     .group = "Model",
+     .field = &Options::model,
+     .kind = OptionKind::path,
+     .empty = "wait for `plimsoll start`",
+     .effect = Effect::full,
+     .aliases = kModelAliases,
+     .help = "Path of the GGUF file to serve."},
+    {.name = "served-model-name",
+     .group = "Model",
+     .field = &Options::served_model_name,
+     .kind = OptionKind::text,
+     .empty = "the file's name without its ending",
+     .effect = Effect::full,
+     .aliases = kServedNameAliases,
+     .help = "Name of the model in the HTTP API."},
+    {.name = "context-length",
+     .group = "Model",
+     .field = &Options::context_length,
+     .kind = OptionKind::count,
+     .min = 32,
+     .max = 16'777'216,
+     .unit = "tokens",
+     .effect = Effect::full,
+     .aliases = kContextAliases,
+     .help =
+         "Longest sequence, prompt and answer together; auto is the model's own length, lowered "
+         "where memory is short."},
+    {.name = "activations",
+     .group = "Model",
+     .field = &Options::activations,
+     .kind = OptionKind::word,
+     .words = kActivations,
+     .effect = Effect::full,
+     .help = "Type that inputs of quantised matrices are rounded to; f32 is the slow reference."},
+
+    {.name = "tp",
+     .group = "Layout",
+     .field = &Options::tp,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 64,
+     .unit = "ranks",
+     .effect = Effect::full,
+     .aliases = kTpAliases,
+     .help = "Ranks (processes) that one copy of the model is split over."},
+    {.name = "dp",
+     .group = "Layout",
+     .field = &Options::dp,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 64,
+     .unit = "replicas",
+     .effect = Effect::full,
+     .aliases = kDpAliases,
+     .help = "Copies of the model, each served by its own ranks."},
+    {.name = "threads",
+     .group = "Layout",
+     .field = &Options::threads,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 1024,
+     .unit = "threads",
+     .effect = Effect::rolling,
+     .help = "Threads of one rank; auto divides the usable CPUs by all ranks."},
+    {.name = "devices",
+     .group = "Layout",
+     .field = &Options::devices,
+     .kind = OptionKind::word,
+     .words = kDevices,
+     .effect = Effect::full,
+     .help = "Devices that ranks run on."},
+    {.name = "cpu-path",
+     .group = "Layout",
+     .field = &Options::cpu_path,
+     .kind = OptionKind::word,
+     .words = kCpuPaths,
+     .effect = Effect::rolling,
+     .help = "Instruction set of the CPU kernels; auto is the best that this machine can run."},
+
+    {.name = "device-memory",
+     .group = "Memory",
+     .field = &Options::device_memory,
+     .kind = OptionKind::size,
+     .min = kMiB,
+     .max = 1024 * 1024 * kGiB,
+     .effect = Effect::full,
+     .help = "Memory that one rank may use for everything; auto is at most half of what is "
+             "available, divided by all ranks."},
+    {.name = "max-total-tokens",
+     .group = "Memory",
+     .field = &Options::max_total_tokens,
+     .kind = OptionKind::count,
+     .min = 32,
+     .max = 1'000'000'000'000,
+     .unit = "tokens",
+     .effect = Effect::full,
+     .aliases = kTotalTokensAliases,
+     .help = "Tokens in the KV cache of one replica; auto is max-running-requests times "
+             "context-length, as far as memory allows."},
+    {.name = "max-running-requests",
+     .group = "Memory",
+     .field = &Options::max_running_requests,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 4096,
+     .unit = "requests",
+     .effect = Effect::full,
+     .aliases = kRunningAliases,
+     .help = "Requests that one replica computes at the same time; auto is 16, fewer where memory "
+             "is short."},
+
+    {.name = "chunked-prefill-size",
+     .group = "Scheduling",
+     .field = &Options::chunked_prefill_size,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 65'536,
+     .unit = "tokens",
+     .effect = Effect::full,
+     .aliases = kPrefillAliases,
+     .help = "Most tokens of one step; auto is at most 512 and adapts to step-time-max."},
+    {.name = "step-time-max",
+     .group = "Scheduling",
+     .field = &Options::step_time_max,
+     .kind = OptionKind::duration,
+     .min = 1,
+     .max = 60 * kSecond,
+     .effect = Effect::live,
+     .help = "Longest step that prompts may cause: running answers wait that long for a token."},
+    {.name = "max-queued-requests",
+     .group = "Scheduling",
+     .field = &Options::max_queued_requests,
+     .kind = OptionKind::count,
+     .min = 0,
+     .max = 1'000'000,
+     .unit = "requests",
+     .effect = Effect::live,
+     .help = "Requests that may wait in the router, over all replicas; more are refused with 503."},
+
+    {.name = "host",
+     .group = "HTTP",
+     .field = &Options::host,
+     .kind = OptionKind::text,
+     .effect = Effect::full,
+     .help = "Address that the router listens on; 0.0.0.0 is every IPv4 address."},
+    {.name = "port",
+     .group = "HTTP",
+     .field = &Options::port,
+     .kind = OptionKind::count,
+     .min = 0,
+     .max = 65'535,
+     .effect = Effect::full,
+     .help = "Port that the router listens on; 0 picks a free one, which `plimsoll status` shows."},
+
+    {.name = "runtime-dir",
+     .group = "Processes",
+     .field = &Options::runtime_dir,
+     .kind = OptionKind::path,
+     .empty = "/run/plimsoll as root, else $XDG_RUNTIME_DIR/plimsoll",
+     .effect = Effect::fixed,
+     .help = "Folder of the sockets; two deployments live side by side in two folders."},
+    {.name = "state-dir",
+     .group = "Processes",
+     .field = &Options::state_dir,
+     .kind = OptionKind::path,
+     .empty = "/var/lib/plimsoll as root, else $XDG_STATE_HOME/plimsoll",
+     .effect = Effect::fixed,
+     .help = "Folder of records and logs."},
+    {.name = "load-timeout",
+     .group = "Processes",
+     .field = &Options::load_timeout,
+     .kind = OptionKind::duration,
+     .min = kSecond,
+     .max = 24 * kHour,
+     .effect = Effect::full,
+     .help = "How long loading may go without any progress before it counts as failed."},
+    {.name = "shutdown-timeout",
+     .group = "Processes",
+     .field = &Options::shutdown_timeout,
+     .kind = OptionKind::duration,
+     .min = 0,
+     .max = kHour,
+     .effect = Effect::full,
+     .help = "How long running requests may take to finish before processes are killed."},
+    {.name = "stall-timeout",
+     .group = "Processes",
+     .field = &Options::stall_timeout,
+     .kind = OptionKind::duration,
+     .min = 100,
+     .max = kHour,
+     .effect = Effect::full,
+     .help = "How long a rank with work may finish no step before it is restarted."},
+    {.name = "log-level",
+     .group = "Processes",
+     .field = &Options::log_level,
+     .kind = OptionKind::word,
+     .words = kLogLevels,
+     .effect = Effect::live,
+     .help = "Least important messages that are logged."},
+}};
+
+std::string dashed(std::string_view name) {
+  std::string out = lower(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+}  // namespace
+
+std::span<const OptionRow> option_table() { return kTable; }
+
+const OptionRow* find_option(std::string_view name) {
+  const std::string wanted = dashed(name);
+  for (const OptionRow& row : kTable) {
+    if (row.name == wanted) return &row;
+    if (std::find(row.aliases.begin(), row.aliases.end(), wanted) != row.aliases.end()) return &row;
+  }
+  return nullptr;
+}
+
+std::string nearest_option(std::string_view name) {
+  std::vector<std::string_view> known;
+  for (const OptionRow& row : kTable) {
+    known.push_back(row.name);
+    known.insert(known.end(), row.aliases.begin(), row.aliases.end());
+  }
+  return nearest(dashed(name), known);
+}
+
+std::string environment_name(const OptionRow& row) {
+  std::string out = "PLIMSOLL_";
+  for (const char c : row.name) {
+    out += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  }
+  return out;
+}
+
+bool takes_auto(const OptionRow& row) {
+  return std::holds_alternative<std::optional<std::int64_t> Options::*>(row.field);
+}
+
+}  // namespace plimsoll
