@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "kernels/half.h"
 #include "shared/base/check.h"
+#include "shared/base/half.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/half.h"
+#include "shared/base/half.h"
 
 #include <bit>
 
