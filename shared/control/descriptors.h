@@ -19,6 +19,13 @@ struct TaggedFd {
   UniqueFd fd;
 };
 
+struct SocketPair {
+  UniqueFd parent;
+  UniqueFd child;
+};
+Result<SocketPair> descriptor_pair();
+
+// Never blocks. Errors: unavailable where the other side is gone or does not take what was sent.
 Status send_descriptor(int socket, const std::string& tag, int fd);
 // Errors: timed_out; unavailable where the other side is gone.
 Result<TaggedFd> receive_descriptor(int socket, Duration timeout);

@@ -1,7 +1,7 @@
 // Messages: everything that may be said between processes: a struct and its field visitor each.
 //
-// The codec, printing, fuzzing and PROTOCOL.md follow from `fields`. Adding a field at the end with
-// a default keeps old peers readable; any other change raises kProtocolVersion.
+// The codec, printing, fuzzing and PROTOCOL.md follow from `fields`. A message that lacks
+// a field is refused, one with more is not. Any change raises kProtocolVersion.
 #pragma once
 
 #include <cstdint>
