@@ -17,8 +17,8 @@ struct Folders {
 // What decides over the folders; XDG variables that are unset, empty or relative do not count.
 struct FolderUser {
   unsigned uid = 0;
-  std::filesystem::path home;
-  std::filesystem::path xdg_config_home, xdg_runtime_dir, xdg_state_home;
+  std::filesystem::path home = {};
+  std::filesystem::path xdg_config_home = {}, xdg_runtime_dir = {}, xdg_state_home = {};
 };
 FolderUser this_user();
 

@@ -223,4 +223,10 @@ Result<OptionSet> parse_options(const OptionSources& sources) {
   return collector.take();
 }
 
+Result<OptionSet> parse_option_text(std::string_view content, const std::string& file) {
+  Collector collector;
+  read_lines(content, file, described_options(), collector);
+  return collector.take();
+}
+
 }  // namespace plimsoll

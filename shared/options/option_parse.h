@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,5 +33,8 @@ Result<OptionSources> process_sources(int argc, const char* const* argv);
 // can append. PLIMSOLL_CACHE (the folder of the fetch scripts) is no option and allowed.
 // Errors: Code::invalid, one line a mistake.
 Result<OptionSet> parse_options(const OptionSources& sources);
+
+// A configuration file's content alone; `file` is its name in messages.
+Result<OptionSet> parse_option_text(std::string_view content, const std::string& file);
 
 }  // namespace plimsoll

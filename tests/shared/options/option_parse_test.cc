@@ -1,0 +1,129 @@
+#include "shared/options/option_parse.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/file.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Never the file of whoever runs the test.
+class OptionParse : public ::testing::Test {
+ protected:
+  OptionParse() : file_(fs::path(::testing::TempDir()) / "option_parse_test.conf") {
+    EXPECT_TRUE(write_file(file_, ""));
+    sources_.file = file_;
+  }
+  ~OptionParse() override { fs::remove(file_); }
+
+  void config(std::string_view content) { ASSERT_TRUE(write_file(file_, content)); }
+  std::string mistakes() {
+    const Result<OptionSet> set = parse_options(sources_);
+    if (set) return "";
+    EXPECT_EQ(set.error().code, Code::invalid);
+    return set.error().message;
+  }
+
+  fs::path file_;
+  OptionSources sources_;
+};
+
+TEST_F(OptionParse, NothingGivesTheDefaults) {
+  const Result<OptionSet> set = parse_options(sources_);
+  ASSERT_TRUE(set);
+  EXPECT_EQ(set->values, Options{});
+  EXPECT_TRUE(set->origins.empty());
+}
+
+TEST_F(OptionParse, FlagWinsOverEnvironmentOverFile) {
+  config("port = 1\ntp = 2\ndp = 3\n");
+  sources_.environment = {{"PLIMSOLL_PORT", "4"}, {"PLIMSOLL_TP", "5"}, {"HOME", "/"}};
+  sources_.flags = {"--port=6"};
+  const Result<OptionSet> set = parse_options(sources_);
+  ASSERT_TRUE(set) << set.error().message;
+  EXPECT_EQ(set->values.port, 6);
+  EXPECT_EQ(set->values.tp, 5);
+  EXPECT_EQ(set->values.dp, 3);
+  EXPECT_EQ(set->origin("port").place, "--port");
+  EXPECT_EQ(set->origin("tp").place, "PLIMSOLL_TP");
+  EXPECT_EQ(set->origin("dp").place, file_.string() + ":3");
+  EXPECT_EQ(set->origin("dp").source, Source::file);
+}
+
+TEST_F(OptionParse, FileTakesCommentsQuotesBlankLinesAndCarriageReturns) {
+  config("# all\n\n  model = \"/models/a b.gguf\"  # where\r\n\tport=9\nserved-model-name =\n");
+  const Result<OptionSet> set = parse_options(sources_);
+  ASSERT_TRUE(set) << set.error().message;
+  EXPECT_EQ(set->values.model, "/models/a b.gguf");
+  EXPECT_EQ(set->values.port, 9);
+}
+
+TEST_F(OptionParse, FlagsTakeAliasesUnderscoresAndNegativeValues) {
+  sources_.flags = {"--tensor_parallel_size", "2", "--max-model-len=4096", "--tp", "3"};
+  const Result<OptionSet> set = parse_options(sources_);
+  ASSERT_TRUE(set) << set.error().message;
+  EXPECT_EQ(set->values.tp, 3);  // the last counts
+  EXPECT_EQ(set->values.context_length, 4096);
+  sources_.flags = {"--port", "-5"};
+  EXPECT_EQ(mistakes(), "--port: -5 is out of range (allowed: 0 to 65535)");
+}
+
+TEST_F(OptionParse, ReportsEveryMistakeWithItsPlace) {
+  config("prot = 80\ntp=99\nport = 1\nport = 2\n[x]\nnonsense\nstep-time-max=250\n");
+  sources_.environment = {{"PLIMSOLL_TPP", "3"}, {"PLIMSOLL_DP", "x"}};
+  sources_.flags = {"--prt", "5", "--dp", "--port", "x", "stray", "-x", "--", "--loglevel=info"};
+  const std::string f = file_.string();
+  EXPECT_EQ(mistakes(),
+            f + ":1: unknown setting 'prot'; did you mean port?\n" +  //
+                f + ":2: tp: 99 is out of range (allowed: 1 to 64)\n" + f +
+                ":4: 'port' is set a second time (first in line 3)\n" + f +
+                ":5: there are no sections; write `name = value`\n" + f +
+                ":6: 'nonsense' is not `name = value`\n" + f +
+                ":7: step-time-max: '250' needs a unit: ms, s, min or h (250ms, 10s, 5min) "
+                "(allowed: 1ms to 1min)\n"
+                "PLIMSOLL_TPP: unknown variable; did you mean PLIMSOLL_TP?\n"
+                "PLIMSOLL_DP: 'x' is not a whole number (allowed: 1 to 64)\n"
+                "--prt: unknown option; did you mean --port?\n"
+                "--dp: needs a value (allowed: 1 to 64)\n"
+                "--port: 'x' is not a whole number (allowed: 0 to 65535)\n"
+                "stray: not an option; options begin with --\n"
+                "-x: not an option; options begin with --\n"
+                "--: not an option; options begin with --\n"
+                "--loglevel: unknown option; did you mean --log-level?");
+}
+
+TEST_F(OptionParse, AnAliasInTheFileIsTheSameSetting) {
+  config("tp = 2\ntensor-parallel-size = 2\n");
+  EXPECT_NE(mistakes().find("set a second time (first in line 1)"), std::string::npos);
+}
+
+TEST_F(OptionParse, AMissingFileIsAMistakeWhereItWasNamed) {
+  sources_.file = "/nowhere/plimsoll.conf";
+  sources_.flags = {"--tp=0"};
+  EXPECT_NE(mistakes().find("/nowhere/plimsoll.conf"), std::string::npos);
+  EXPECT_NE(mistakes().find("--tp: 0 is out of range"), std::string::npos);
+}
+
+TEST_F(OptionParse, TheCacheFolderOfTheScriptsIsNoOption) {
+  sources_.environment = {{"PLIMSOLL_CACHE", "/c"}};
+  EXPECT_EQ(mistakes(), "");
+}
+
+TEST_F(OptionParse, ProcessSourcesTakeOutTheConfigFile) {
+  const std::vector<const char*> argv = {"plimsolld", "--tp", "2", "--config", "/a.conf", "--dp=1"};
+  const Result<OptionSources> sources = process_sources(static_cast<int>(argv.size()), argv.data());
+  ASSERT_TRUE(sources);
+  EXPECT_EQ(sources->file, fs::path("/a.conf"));
+  EXPECT_EQ(sources->flags, (std::vector<std::string>{"--tp", "2", "--dp=1"}));
+  const std::vector<const char*> cut = {"plimsolld", "--config"};
+  EXPECT_FALSE(process_sources(2, cut.data()));
+}
+
+}  // namespace
+}  // namespace plimsoll
