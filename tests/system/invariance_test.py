@@ -1,0 +1,51 @@
+"""A request's tokens and logprob bits do not depend on what else runs, on chunking or on preemption."""
+import concurrent.futures
+import unittest
+
+from deployment import Deployment, SystemTest, tiny_model
+
+WORDS = "the ship carries a load line that says how much is safe in summer winter fresh and salt water ".split()
+
+
+def requests():
+    """16 requests of different lengths and samplings, the same in every run."""
+    out = []
+    for i in range(16):
+        length = 3 + (i * 37) % 160
+        prompt = f"{i}: " + " ".join(WORDS[(i * 7 + j * (i % 3 + 1)) % len(WORDS)] for j in range(length))
+        out.append({"prompt": prompt, "max_tokens": 8 + (i * 5) % 40, "logprobs": 3, "ignore_eos": True,
+                    "temperature": 0 if i % 2 else 0.9, "seed": 1000 + i, "top_p": 0.9 if i % 4 == 0 else 1.0})
+    return out
+
+
+def result(server, fields):
+    choice = server.completion(**fields)["choices"][0]
+    return choice["text"], choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+
+
+def together(server, batch):
+    with concurrent.futures.ThreadPoolExecutor(len(batch)) as pool:
+        return list(pool.map(lambda fields: result(server, fields), batch))
+
+
+class Invariance(SystemTest):
+    def compare(self, model, *variants):
+        batch = requests()
+        with Deployment(model, "--max-running-requests", 16) as server:
+            alone = [result(server, fields) for fields in batch]
+            self.assertEqual(alone, together(server, batch), "together differs from alone")
+        for variant in variants:
+            with Deployment(model, *variant) as server:
+                self.assertEqual(alone, together(server, batch), f"{variant} differs")
+
+    def test_sixteen_clients_get_the_bits_that_they_get_alone(self):
+        self.compare(self.smollm2(), ("--max-running-requests", 16, "--chunked-prefill-size", 48, "--threads", 2))
+
+    def test_preemption_changes_nothing(self):
+        # KV for about three of the longest requests: the scheduler must preempt and recompute.
+        self.compare(self.smollm2(),
+                     ("--max-running-requests", 16, "--max-total-tokens", 1024, "--context-length", 512))
+
+
+if __name__ == "__main__":
+    unittest.main()
