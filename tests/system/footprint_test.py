@@ -1,0 +1,44 @@
+"""What a launch costs: time to the first token, memory of all processes."""
+import pathlib
+import time
+import unittest
+
+from deployment import SLOW, Deployment, SystemTest, processes
+
+
+def pss(pid):
+    """Proportional set size in bytes: shared pages are divided among their users."""
+    for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no Pss line")
+
+
+class Footprint(SystemTest):
+    @unittest.skipIf(SLOW > 1, "sanitizer builds are slow and large by nature")
+    def test_from_page_cache_to_the_first_token_in_a_second(self):
+        model = self.smollm2()
+        model.read_bytes()
+        times = []
+        for _ in range(3):
+            server = Deployment(model, "--tp", 1).launch()
+            began = time.monotonic()
+            server.wait_serving()
+            server.completion("Hello", max_tokens=1)
+            times.append(time.monotonic() - began)
+            server.stop()
+        # The best of three: the bound is about our work, not about a busy neighbour.
+        self.assertLess(min(times), 1.0, times)
+
+    @unittest.skipIf(SLOW > 1, "sanitizer builds are slow and large by nature")
+    def test_all_processes_together_stay_under_two_and_a_half_model_files(self):
+        model = self.smollm2()
+        with Deployment(model, "--tp", 1) as server:
+            server.completion("Hello", max_tokens=8)
+            total = {pid: pss(pid) for pid in processes(server.folder)}
+            self.assertGreaterEqual(len(total), 3, total)
+            self.assertLess(sum(total.values()), 2.5 * model.stat().st_size, total)
+
+
+if __name__ == "__main__":
+    unittest.main()
