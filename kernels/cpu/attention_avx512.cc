@@ -1,8 +1,10 @@
 // Attention with AVX-512: 16 lanes; tiles of up to 12 rows x 32 columns stay in registers, so that
 // a page is converted from f16 once for 12 rows.
-#include <immintrin.h>
+#include "kernels/cpu/attention_kernel.h"
 
-#include "kernels/cpu/attention.h"
+// GCC 12 takes the deliberately undefined registers of its own AVX-512 header for mistakes.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
 
 namespace plimsoll {
 namespace {
@@ -33,7 +35,8 @@ inline __m512 exp2_lanes(__m512 x) {
 }
 
 // c[r, 0..32) = start + Σ_k a[r, k] · b[k, 0..32), k in order; start is 0, or c[r] · decay[r].
-// a is [R, depth] f32, b [depth, 32 of ldb] f16; columns past `columns` are neither read nor written.
+// a is [R, depth] f32, b [depth, 32 of ldb] f16; columns past `columns` are neither read nor
+// written.
 struct Product {
   const float* a;
   std::int64_t lda;
@@ -143,8 +146,7 @@ void softmax_step(const AttentionTile& tile, RowRange rows, std::int64_t keys) {
     _mm512_storeu_ps(s + 16, p1);
     float* sums = tile.lanes + r * kSumLanes;
     const __m512 decay = _mm512_set1_ps(tile.decay[r]);
-    _mm512_storeu_ps(
-        sums, _mm512_fmadd_ps(_mm512_loadu_ps(sums), decay, _mm512_add_ps(p0, p1)));
+    _mm512_storeu_ps(sums, _mm512_fmadd_ps(_mm512_loadu_ps(sums), decay, _mm512_add_ps(p0, p1)));
   }
 }
 
@@ -152,7 +154,8 @@ void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_p
             const std::uint16_t* value_page, std::int64_t keys) {
   const std::int64_t dim = tile.head_dim;
   const std::int64_t end = rows.begin + rows.count;
-  const std::int64_t step = ceil_div(rows.count, ceil_div(rows.count, kRowsMax));
+  const std::int64_t passes = (rows.count + kRowsMax - 1) / kRowsMax;
+  const std::int64_t step = (rows.count + passes - 1) / passes;
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const int count = static_cast<int>(end - r < step ? end - r : step);
     multiply_rows<true>(count, {tile.query + r * dim, dim, key_page, kKeys, dim,
@@ -162,9 +165,8 @@ void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_p
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const int count = static_cast<int>(end - r < step ? end - r : step);
     for (std::int64_t column = 0; column < dim; column += 32) {
-      const Product p = {tile.scores + r * kKeys, kKeys, value_page + column,
-                         dim,                     keys,  tile.out + r * dim + column,
-                         dim,                     tile.decay + r, dim - column};
+      const Product p = {tile.scores + r * kKeys,     kKeys, value_page + column, dim,         keys,
+                         tile.out + r * dim + column, dim,   tile.decay + r,      dim - column};
       if (p.columns >= 32) {
         multiply_rows<true>(count, p);
       } else {
@@ -187,8 +189,8 @@ void fold(const AttentionPartial& into, const AttentionPartial& from, RowRange r
     const __m512 a = exp2_lanes(_mm512_set1_ps(into.max[r] - max));
     const __m512 b = exp2_lanes(_mm512_set1_ps(from.max[r] - max));
     into.max[r] = max;
-    into.sum[r] = __builtin_fmaf(from.sum[r], _mm512_cvtss_f32(b),
-                                 into.sum[r] * _mm512_cvtss_f32(a));
+    into.sum[r] =
+        __builtin_fmaf(from.sum[r], _mm512_cvtss_f32(b), into.sum[r] * _mm512_cvtss_f32(a));
     float* x = into.out + r * head_dim;
     const float* y = from.out + r * head_dim;
     for (std::int64_t d = 0; d < head_dim; d += 16) {

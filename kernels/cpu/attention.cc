@@ -1,0 +1,297 @@
+#include "kernels/cpu/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "kernels/cpu/attention_plan.h"
+#include "shared/base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kAlignFloats = 16;  // 64 bytes
+
+// Floats of each buffer of a thread, and of a partial.
+std::int64_t tile_floats(std::int64_t head_dim) {
+  return kTileRows * (head_dim + kKvBlockTokens + 1 + kSumLanes);
+}
+std::int64_t partial_floats(std::int64_t head_dim) { return kTileRows * (head_dim + 2); }
+
+std::int64_t splits_of(std::int64_t context) { return ceil_div(context, kSplitTokens); }
+
+Bytes bounds_bytes(int threads) {
+  return round_up(static_cast<Bytes>(sizeof(AttentionBound)) * (threads + 1), 64);
+}
+
+// What a thread works in. The first partial holds the tile at hand; when the thread's share ends
+// inside a tile that it began, it stays there for the merge. The second is the current split's. The
+// others are the splits of a tile that an earlier thread began.
+class ThreadScratch {
+ public:
+  ThreadScratch(std::span<std::byte> scratch, int threads, int thread, std::int64_t head_dim)
+      : head_dim_(head_dim) {
+    const std::int64_t floats = (static_cast<Bytes>(scratch.size()) - bounds_bytes(threads)) /
+                                static_cast<Bytes>(sizeof(float)) / threads / kAlignFloats *
+                                kAlignFloats;
+    base_ = reinterpret_cast<float*>(scratch.data() + bounds_bytes(threads)) + thread * floats;
+    slots_ = (floats - tile_floats(head_dim)) / partial_floats(head_dim) - 2;
+  }
+
+  AttentionTile tile() const {
+    AttentionTile tile;
+    tile.head_dim = head_dim_;
+    tile.query = base_;
+    tile.scores = tile.query + kTileRows * head_dim_;
+    tile.decay = tile.scores + kTileRows * kKvBlockTokens;
+    tile.lanes = tile.decay + kTileRows;
+    return tile;
+  }
+  AttentionPartial whole() const { return partial(0); }
+  AttentionPartial current() const { return partial(1); }
+  AttentionPartial later_split(std::int64_t index) const {
+    CHECK(index < slots_);
+    return partial(2 + index);
+  }
+
+ private:
+  AttentionPartial partial(std::int64_t index) const {
+    float* base = base_ + tile_floats(head_dim_) + index * partial_floats(head_dim_);
+    return {base + kTileRows * head_dim_, base + kTileRows * (head_dim_ + 1), base};
+  }
+
+  std::int64_t head_dim_;
+  float* base_;
+  std::int64_t slots_;
+};
+
+class AttentionRun {
+ public:
+  AttentionRun(const AttentionCall& call, const AttentionKernel& kernel, ThreadTeam& team,
+               std::span<std::byte> scratch)
+      : call_(call),
+        kernel_(kernel),
+        team_(team),
+        scratch_(scratch),
+        tiles_(call.sequences, call.heads, call.cache->kv_heads),
+        bounds_(reinterpret_cast<AttentionBound*>(scratch.data()),
+                static_cast<std::size_t>(team.size()) + 1),
+        dim_(call.cache->head_dim) {}
+
+  void run() {
+    tiles_.share(bounds_);
+    team_.run([this](int thread) {
+      store(thread);
+      team_.barrier();
+      attend(thread);
+      team_.barrier();
+      merge(thread);
+    });
+  }
+
+ private:
+  // K page [head_dim, kKvBlockTokens] and, after it, V page [kKvBlockTokens, head_dim] of a block.
+  std::uint16_t* page(const SequenceRows& rows, std::int64_t block, std::int64_t kv_head) const {
+    const KvCache& cache = *call_.cache;
+    std::byte* data =
+        cache.data + rows.blocks[static_cast<std::size_t>(block)] * cache.block_bytes();
+    return reinterpret_cast<std::uint16_t*>(data) +
+           (call_.layer * cache.kv_heads + kv_head) * 2 * page_size();
+  }
+  std::int64_t page_size() const { return dim_ * kKvBlockTokens; }
+
+  const SequenceRows& sequence(std::int64_t index) const {
+    return call_.sequences[static_cast<std::size_t>(index)];
+  }
+  const AttentionBound& bound(int index) const { return bounds_[static_cast<std::size_t>(index)]; }
+  ThreadScratch scratch(int thread) const { return {scratch_, team_.size(), thread, dim_}; }
+
+  void rotate(float* head, std::int64_t position) const {
+    const RopeTable& rope = call_.rope;
+    if (rope.half_dim == 0) return;
+    kernel_.rotate(head, rope.cos + position * rope.half_dim, rope.sin + position * rope.half_dim,
+                   rope.half_dim, rope.interleaved);
+  }
+
+  void store(int thread) const;
+  void store_token(const SequenceRows& rows, std::int64_t token, std::int64_t kv_head) const;
+  void attend(int thread) const;
+  void attend_tile(const ThreadScratch& scratch, const AttentionTileRef& ref,
+                   std::int64_t split_begin, std::int64_t split_end) const;
+  void load_queries(const AttentionTile& tile, const AttentionTileRef& ref) const;
+  void attend_split(AttentionTile tile, const AttentionTileRef& ref, std::int64_t split,
+                    const AttentionPartial& result) const;
+  void merge(int thread) const;
+  RowRange rows_of_split(const AttentionTileRef& ref, std::int64_t split) const;
+  void write(const AttentionTileRef& ref, const AttentionPartial& result) const;
+
+  const AttentionCall& call_;
+  const AttentionKernel& kernel_;
+  ThreadTeam& team_;
+  std::span<std::byte> scratch_;
+  AttentionTiles tiles_;
+  std::span<AttentionBound> bounds_;
+  std::int64_t dim_;
+};
+
+// New keys and values go to the cache by runs of tokens that share a block and a kv head, dealt out
+// in turn: two threads never write into one page.
+void AttentionRun::store(int thread) const {
+  std::int64_t turn = 0;
+  for (const SequenceRows& rows : call_.sequences) {
+    for (std::int64_t token = 0; token < rows.tokens;) {
+      const std::int64_t left = kKvBlockTokens - (rows.position + token) % kKvBlockTokens;
+      const std::int64_t end = std::min(rows.tokens, token + left);
+      for (std::int64_t head = 0; head < call_.cache->kv_heads; ++head) {
+        if (turn++ % team_.size() != thread) continue;
+        for (std::int64_t t = token; t < end; ++t) store_token(rows, t, head);
+      }
+      token = end;
+    }
+  }
+}
+
+void AttentionRun::store_token(const SequenceRows& rows, std::int64_t token,
+                               std::int64_t kv_head) const {
+  const std::int64_t position = rows.position + token;
+  const std::int64_t slot = position % kKvBlockTokens;
+  std::uint16_t* keys = page(rows, position / kKvBlockTokens, kv_head);
+  float* key = call_.qkv.row(rows.row + token) + (call_.heads + kv_head) * dim_;
+  rotate(key, position);
+  kernel_.store_key(key, keys + slot, dim_);
+  kernel_.store_value(key + call_.cache->kv_heads * dim_, keys + page_size() + slot * dim_, dim_);
+}
+
+void AttentionRun::attend(int thread) const {
+  const AttentionBound& begin = bound(thread);
+  const AttentionBound& end = bound(thread + 1);
+  const ThreadScratch buffers = scratch(thread);
+  AttentionTileRef ref = begin.tile;
+  std::int64_t split = begin.split;
+  for (; !same_tile(ref, end.tile); ref = tiles_.next(ref), split = 0) {
+    attend_tile(buffers, ref, split, ref.splits());
+  }
+  if (split < end.split) attend_tile(buffers, ref, split, end.split);
+}
+
+void AttentionRun::attend_tile(const ThreadScratch& buffers, const AttentionTileRef& ref,
+                               std::int64_t split_begin, std::int64_t split_end) const {
+  const AttentionTile tile = buffers.tile();
+  load_queries(tile, ref);
+  for (std::int64_t split = split_begin; split < split_end; ++split) {
+    if (split_begin > 0) {
+      attend_split(tile, ref, split, buffers.later_split(split - split_begin));
+    } else if (split == 0) {
+      attend_split(tile, ref, split, buffers.whole());
+    } else {
+      attend_split(tile, ref, split, buffers.current());
+      kernel_.fold(buffers.whole(), buffers.current(), rows_of_split(ref, split), dim_);
+    }
+  }
+  if (split_begin == 0 && split_end == ref.splits()) write(ref, buffers.whole());
+}
+
+void AttentionRun::load_queries(const AttentionTile& tile, const AttentionTileRef& ref) const {
+  const std::int64_t group = tiles_.group();
+  const SequenceRows& rows = sequence(ref.sequence);
+  const float factor = call_.scale * std::numbers::log2e_v<float>;
+  for (std::int64_t t = 0; t < ref.tokens; ++t) {
+    const float* heads = call_.qkv.row(rows.row + ref.token + t) + ref.kv_head * group * dim_;
+    float* query = tile.query + t * group * dim_;
+    kernel_.scale(heads, factor, query, group * dim_);
+    for (std::int64_t h = 0; h < group; ++h) rotate(query + h * dim_, ref.position + t);
+  }
+}
+
+RowRange AttentionRun::rows_of_split(const AttentionTileRef& ref, std::int64_t split) const {
+  const std::int64_t first = ref.first_seeing(split * kSplitTokens);
+  return {first * tiles_.group(), (ref.tokens - first) * tiles_.group()};
+}
+
+void AttentionRun::attend_split(AttentionTile tile, const AttentionTileRef& ref, std::int64_t split,
+                                const AttentionPartial& result) const {
+  const std::int64_t group = tiles_.group();
+  const RowRange rows = rows_of_split(ref, split);
+  tile.max = result.max;
+  tile.out = result.out;
+  std::fill_n(tile.max + rows.begin, rows.count, -std::numeric_limits<float>::infinity());
+  std::fill_n(tile.lanes + rows.begin * kSumLanes, rows.count * kSumLanes, 0.0F);
+  std::fill_n(tile.out + rows.begin * dim_, rows.count * dim_, 0.0F);
+
+  const std::int64_t last = ref.last_position() / kKvBlockTokens;
+  const std::int64_t end = std::min((split + 1) * kSplitBlocks, last + 1);
+  for (std::int64_t block = split * kSplitBlocks; block < end; ++block) {
+    const std::uint16_t* keys = page(sequence(ref.sequence), block, ref.kv_head);
+    const std::uint16_t* values = keys + page_size();
+    const std::int64_t key = block * kKvBlockTokens;
+    // Tokens inside the block see its beginning, each its own length; those after see all of it.
+    const std::int64_t whole = ref.first_seeing(key + kKvBlockTokens - 1);
+    for (std::int64_t t = ref.first_seeing(key); t < whole; ++t) {
+      kernel_.attend(tile, {t * group, group}, keys, values, ref.position + t - key + 1);
+    }
+    if (whole < ref.tokens) {
+      kernel_.attend(tile, {whole * group, (ref.tokens - whole) * group}, keys, values,
+                     kKvBlockTokens);
+    }
+  }
+  kernel_.sum_lanes(tile, rows, result.sum);
+}
+
+// The thread that began a tile folds in the splits that later threads left, and writes it out.
+void AttentionRun::merge(int thread) const {
+  const AttentionBound& end = bound(thread + 1);
+  const bool began = !same_tile(bound(thread).tile, end.tile) || bound(thread).split == 0;
+  const bool unfinished = end.split > 0 && began;
+  if (!unfinished) return;
+  const AttentionTileRef& ref = end.tile;
+  const AttentionPartial whole = scratch(thread).whole();
+  for (int other = thread + 1; other < team_.size() && same_tile(bound(other).tile, ref); ++other) {
+    const bool to_the_end = !same_tile(bound(other + 1).tile, ref);
+    const std::int64_t split_end = to_the_end ? ref.splits() : bound(other + 1).split;
+    for (std::int64_t split = bound(other).split; split < split_end; ++split) {
+      kernel_.fold(whole, scratch(other).later_split(split - bound(other).split),
+                   rows_of_split(ref, split), dim_);
+    }
+  }
+  write(ref, whole);
+}
+
+void AttentionRun::write(const AttentionTileRef& ref, const AttentionPartial& result) const {
+  const std::int64_t group = tiles_.group();
+  for (std::int64_t r = 0; r < ref.tokens * group; ++r) {
+    const std::int64_t row = sequence(ref.sequence).row + ref.token + r / group;
+    float* out = call_.out.row(row) + (ref.kv_head * group + r % group) * dim_;
+    kernel_.scale(result.out + r * dim_, 1.0F / result.sum[r], out, dim_);
+  }
+}
+
+}  // namespace
+
+const AttentionKernel& attention_kernel(CpuPath path) {
+  switch (path) {
+    case CpuPath::avx512:
+      return kAttentionAvx512;
+    case CpuPath::avx2:
+      return kAttentionAvx2;
+    case CpuPath::scalar:
+      break;
+  }
+  return kAttentionScalar;
+}
+
+Bytes attention_scratch_bytes(const BackendLimits& limits, int threads) {
+  const std::int64_t floats = tile_floats(limits.head_dim) +
+                              (2 + splits_of(limits.context_max)) * partial_floats(limits.head_dim);
+  return bounds_bytes(threads) +
+         threads * round_up(floats, kAlignFloats) * static_cast<Bytes>(sizeof(float));
+}
+
+void run_attention(const AttentionCall& call, const AttentionKernel& kernel, ThreadTeam& team,
+                   std::span<std::byte> scratch) {
+  CHECK(call.heads / call.cache->kv_heads <= kTileRows);
+  CHECK(call.cache->head_dim % 8 == 0 && call.cache->head_dim <= 256);
+  AttentionRun(call, kernel, team, scratch).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,62 @@
+// AttentionKernel: the inner loops of attention for one instruction set; raw pointers alone.
+//
+// Units compiled for one instruction set include this, so it has no functions. In every one of
+// these loops a row's arithmetic is the same whatever other rows are in the call.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/backend.h"
+
+namespace plimsoll {
+
+constexpr std::int64_t kSumLanes = 16;  // lanes of the widest path's running sums
+
+// Rows (query token, head of the group) of one tile within one split. Scores are in base 2.
+struct AttentionTile {
+  std::int64_t head_dim = 0;
+  float* query = nullptr;   // [rows, head_dim], already times scale · log2(e)
+  float* scores = nullptr;  // [rows, kKvBlockTokens]: scores, then weights, of the current block
+  float* decay = nullptr;   // [rows]: factor of what earlier blocks gave
+  float* max = nullptr;     // [rows]: largest score so far
+  float* lanes = nullptr;   // [rows, kSumLanes]: sum of weights so far, spread over lanes
+  float* out = nullptr;     // [rows, head_dim]: weighted sum of values so far
+};
+
+// Result of one or more splits: softmax(…) · V = out / sum, relative to 2^max.
+struct AttentionPartial {
+  float* max = nullptr;  // [rows]
+  float* sum = nullptr;  // [rows]
+  float* out = nullptr;  // [rows, head_dim]
+};
+
+// Consecutive rows of a tile.
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+// The inner loops of one instruction set.
+struct AttentionKernel {
+  // Rotates one head in place by one position's cos and sin, each [half_dim].
+  void (*rotate)(float* head, const float* cos, const float* sin, std::int64_t half_dim,
+                 bool interleaved);
+  // Rounds one head's key to f16 into its column of a transposed page: column[d * kKvBlockTokens].
+  void (*store_key)(const float* key, std::uint16_t* column, std::int64_t head_dim);
+  void (*store_value)(const float* value, std::uint16_t* row, std::int64_t head_dim);
+  void (*scale)(const float* in, float factor, float* out, std::int64_t count);
+  // Takes the first `keys` (1 … 32) tokens of one block into the running softmax of these rows.
+  void (*attend)(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
+                 const std::uint16_t* value_page, std::int64_t keys);
+  // sum[r] = the row's lanes together.
+  void (*sum_lanes)(const AttentionTile& tile, RowRange rows, float* sum);
+  // into = into ⊕ from, of later keys.
+  void (*fold)(const AttentionPartial& into, const AttentionPartial& from, RowRange rows,
+               std::int64_t head_dim);
+};
+
+extern const AttentionKernel kAttentionScalar;
+extern const AttentionKernel kAttentionAvx2;
+extern const AttentionKernel kAttentionAvx512;
+
+}  // namespace plimsoll
