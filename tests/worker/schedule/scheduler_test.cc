@@ -1,0 +1,362 @@
+#include "worker/schedule/scheduler.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/backend.h"
+#include "worker/schedule/step_budget.h"
+
+namespace plimsoll {
+namespace {
+
+SchedulerLimits limits(Blocks blocks, std::int64_t running = 4) {
+  return {.step = {.rows_max = 128,
+                   .sequences_max = running,
+                   .logit_rows_max = 16,
+                   .kv_blocks = blocks},
+          .context_length = 1024,
+          .vocab = 100,
+          .waiting_max = 1000};
+}
+
+std::vector<std::int64_t> prompt_of(Tokens length) {
+  return std::vector<std::int64_t>(static_cast<std::size_t>(length), 7);
+}
+
+Sampling up_to(std::int64_t max_tokens) {
+  Sampling sampling;
+  sampling.max_tokens = max_tokens;
+  return sampling;
+}
+
+std::uint64_t must_add(Scheduler& scheduler, Tokens prompt, const Sampling& sampling) {
+  auto added = scheduler.add(prompt_of(prompt), sampling);
+  EXPECT_TRUE(added) << added.error().message;
+  return added ? added->id : 0;
+}
+
+// Ends the step with the same token everywhere.
+std::vector<Ended> finish(Scheduler& scheduler, std::int32_t token = 1) {
+  std::vector<StepOutcome> outcomes(scheduler.entries().size(), StepOutcome{.token = token});
+  std::vector<Ended> ended;
+  scheduler.finish_step(outcomes, ended);
+  return ended;
+}
+
+TEST(Scheduler, CutsALongPromptIntoChunksOfTheBudget) {
+  Scheduler scheduler(limits(32));
+  must_add(scheduler, 100, up_to(2));
+  for (const Tokens rows : {40, 40, 20}) {
+    const StepPlan& plan = scheduler.plan_step(40);
+    EXPECT_EQ(plan.rows(), rows);
+    EXPECT_EQ(plan.logit_rows.size(), rows == 20 ? 1U : 0U);
+    EXPECT_TRUE(finish(scheduler).empty());
+  }
+  EXPECT_EQ(scheduler.plan_step(40).rows(), 1);
+  const auto ended = finish(scheduler);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].finish, Finish::length);
+  EXPECT_TRUE(scheduler.idle());
+  EXPECT_EQ(scheduler.blocks_used(), 0);
+}
+
+TEST(Scheduler, DecodesBeforeItPrefillsAndFillsTheStepWithTheNextPrompt) {
+  Scheduler scheduler(limits(32));
+  must_add(scheduler, 10, up_to(5));
+  scheduler.plan_step(64);
+  finish(scheduler);
+  must_add(scheduler, 100, up_to(5));
+  must_add(scheduler, 100, up_to(5));
+  const StepPlan& plan = scheduler.plan_step(64);
+  ASSERT_EQ(plan.sequences.size(), 2U);
+  EXPECT_EQ(plan.sequences[0].tokens, 1);
+  EXPECT_EQ(plan.sequences[0].position, 10);
+  EXPECT_EQ(plan.sequences[1].tokens, 63);
+}
+
+TEST(Scheduler, PromptsAdvanceEvenWhenDecodingUsesUpTheBudget) {
+  Scheduler scheduler(limits(32));
+  for (int i = 0; i < 3; ++i) must_add(scheduler, 4, up_to(50));
+  scheduler.plan_step(64);
+  finish(scheduler);
+  must_add(scheduler, 100, up_to(5));
+  EXPECT_EQ(scheduler.plan_step(1).rows(), 3 + kStepRowsMin);
+}
+
+TEST(Scheduler, StopsAtAStopTokenAndReportsIt) {
+  Scheduler scheduler(limits(32));
+  Sampling sampling = up_to(50);
+  sampling.stop_ids = {9};
+  const auto id = must_add(scheduler, 4, sampling);
+  scheduler.plan_step(64);
+  EXPECT_TRUE(finish(scheduler, 8).empty());
+  scheduler.plan_step(64);
+  const auto ended = finish(scheduler, 9);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].id, id);
+  EXPECT_EQ(ended[0].finish, Finish::stop);
+}
+
+TEST(Scheduler, EndsAtTheContextLength) {
+  Scheduler scheduler(limits(64));
+  must_add(scheduler, 1023, up_to(500));
+  std::vector<Ended> ended;
+  int steps = 0;
+  for (; ended.empty() && steps < 100; ++steps) {
+    scheduler.plan_step(128);
+    ended = finish(scheduler);
+  }
+  EXPECT_EQ(steps, 8);
+  EXPECT_EQ(ended[0].finish, Finish::length);
+}
+
+TEST(Scheduler, ARequestThatCanNeverFitIsRefusedWithTheArithmetic) {
+  Scheduler scheduler(limits(4));
+  const auto refused = scheduler.add(prompt_of(100), up_to(60));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid);
+  EXPECT_EQ(refused.error().message,
+            "100 prompt tokens and up to 60 new ones need 5 KV blocks of 32 tokens, and there are "
+            "4; max_tokens of at most 29 fits");
+  EXPECT_TRUE(scheduler.add(prompt_of(100), up_to(29)));
+  const auto longer = scheduler.add(prompt_of(200), up_to(1));
+  ASSERT_FALSE(longer);
+  EXPECT_NE(longer.error().message.find("the prompt alone is too long"), std::string::npos);
+}
+
+TEST(Scheduler, RefusesPromptsThatTheModelCannotTake) {
+  Scheduler scheduler(limits(64));
+  EXPECT_FALSE(scheduler.add({}, up_to(1)));
+  EXPECT_FALSE(scheduler.add(std::vector<std::int64_t>{1, 100}, up_to(1)));
+  EXPECT_FALSE(scheduler.add(std::vector<std::int64_t>{-1}, up_to(1)));
+  EXPECT_FALSE(scheduler.add(prompt_of(1024), up_to(1)));
+  EXPECT_FALSE(scheduler.add(prompt_of(4), up_to(-1)));
+}
+
+TEST(Scheduler, AFullQueueIsUnavailableNotInvalid) {
+  SchedulerLimits small = limits(32);
+  small.waiting_max = 1;
+  Scheduler scheduler(small);
+  EXPECT_TRUE(scheduler.add(prompt_of(4), up_to(1)));
+  const auto refused = scheduler.add(prompt_of(4), up_to(1));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unavailable);
+}
+
+TEST(Scheduler, CancellingFreesAtOnce) {
+  Scheduler scheduler(limits(32));
+  const auto running = must_add(scheduler, 40, up_to(50));
+  scheduler.plan_step(64);
+  finish(scheduler);
+  const auto waiting = must_add(scheduler, 40, up_to(50));
+  EXPECT_TRUE(scheduler.cancel(waiting));
+  EXPECT_TRUE(scheduler.cancel(running));
+  EXPECT_FALSE(scheduler.cancel(running));
+  EXPECT_EQ(scheduler.blocks_used(), 0);
+  EXPECT_TRUE(scheduler.idle());
+}
+
+TEST(Scheduler, AFailedRowEndsItsSequenceAlone) {
+  Scheduler scheduler(limits(32));
+  const auto bad = must_add(scheduler, 4, up_to(50));
+  must_add(scheduler, 4, up_to(50));
+  scheduler.plan_step(64);
+  std::vector<StepOutcome> outcomes = {{.token = -1, .failed = true}, {.token = 1}};
+  std::vector<Ended> ended;
+  scheduler.finish_step(outcomes, ended);
+  ASSERT_EQ(ended.size(), 1U);
+  EXPECT_EQ(ended[0].id, bad);
+  EXPECT_EQ(ended[0].finish, Finish::error);
+  EXPECT_EQ(scheduler.running(), 1);
+}
+
+TEST(Scheduler, PreemptsTheYoungestAndComputesItsTokensAgain) {
+  Scheduler scheduler(limits(5));
+  const auto oldest = must_add(scheduler, 62, up_to(60));
+  const auto youngest = must_add(scheduler, 31, up_to(60));
+  std::map<std::uint64_t, Tokens> ended_at;
+  bool recomputed = false;
+  for (int step = 0; !scheduler.idle() && step < 500; ++step) {
+    scheduler.plan_step(128);
+    for (const StepEntry& entry : scheduler.entries()) {
+      if (entry.sequence->id == youngest && entry.position == 0 && entry.rows > 31) {
+        recomputed = true;
+      }
+      EXPECT_FALSE(entry.sequence->id == oldest && entry.position == 0 && step > 0);
+    }
+    for (const Ended& end : finish(scheduler)) ended_at[end.id] = step;
+  }
+  EXPECT_GT(scheduler.preemptions(), 0);
+  EXPECT_TRUE(recomputed);
+  EXPECT_EQ(ended_at.size(), 2U);
+  EXPECT_LT(ended_at[oldest], ended_at[youngest]);
+}
+
+TEST(Scheduler, PromptLogprobsGetALogitRowForEachTokenAndNeverTwo) {
+  Scheduler scheduler(limits(32));
+  Sampling sampling = up_to(0);
+  sampling.prompt_logprobs = true;
+  must_add(scheduler, 50, sampling);
+  std::vector<Tokens> positions;
+  while (!scheduler.idle()) {
+    const StepPlan& plan = scheduler.plan_step(128);
+    EXPECT_LE(plan.logit_rows.size(), 16U);
+    for (const std::int32_t row : plan.logit_rows) {
+      positions.push_back(scheduler.entries()[0].position + row);
+    }
+    finish(scheduler);
+  }
+  ASSERT_EQ(positions.size(), 49U);
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    EXPECT_EQ(positions[i], static_cast<Tokens>(i));
+  }
+}
+
+TEST(Scheduler, WithoutAnythingToComputeARequestIsDoneAtOnce) {
+  Scheduler scheduler(limits(32));
+  const auto added = scheduler.add(prompt_of(10), up_to(0));
+  ASSERT_TRUE(added);
+  EXPECT_TRUE(added->done);
+  EXPECT_TRUE(scheduler.idle());
+}
+
+// Random arrivals, cancels and budgets on a pool that is too small for what runs.
+class Storm {
+ public:
+  explicit Storm(std::uint32_t seed) : random_(seed), scheduler_(storm_limits()) {}
+
+  void run() {
+    for (int step = 0; step < 400 || !scheduler_.idle(); ++step) {
+      ASSERT_LT(step, 20'000) << "requests starve";
+      if (step < 400) arrive();
+      one_step();
+      if (testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_EQ(scheduler_.blocks_used(), 0);
+    EXPECT_EQ(ended_.size() + cancelled_, added_);
+  }
+  std::int64_t preemptions() const { return scheduler_.preemptions(); }
+
+ private:
+  struct Wanted {
+    Tokens prompt = 0;
+    std::int64_t max_tokens = 0;
+    bool prompt_logprobs = false;
+    Tokens generated = 0;
+    Tokens logprobs = 0;
+    bool started = false;
+  };
+
+  SchedulerLimits storm_limits() {
+    SchedulerLimits result = limits(static_cast<Blocks>(12 + random_() % 30),
+                                    static_cast<std::int64_t>(1 + random_() % 10));
+    result.context_length = 300;
+    result.step.logit_rows_max = result.step.sequences_max + random_() % 10;
+    return result;
+  }
+
+  void arrive() {
+    if (random_() % 3 == 0) {
+      Wanted wanted{.prompt = static_cast<Tokens>(1 + random_() % 150),
+                    .max_tokens = static_cast<std::int64_t>(1 + random_() % 100),
+                    .prompt_logprobs = random_() % 4 == 0};
+      Sampling sampling = up_to(wanted.max_tokens);
+      sampling.prompt_logprobs = wanted.prompt_logprobs;
+      const auto added = scheduler_.add(prompt_of(wanted.prompt), sampling);
+      ASSERT_TRUE(added) << added.error().message;
+      wanted_[added->id] = wanted;
+      ++added_;
+    }
+    if (random_() % 20 == 0 && !wanted_.empty()) {
+      auto victim = wanted_.begin();
+      std::advance(victim, random_() % wanted_.size());
+      ASSERT_TRUE(scheduler_.cancel(victim->first));
+      wanted_.erase(victim);
+      ++cancelled_;
+    }
+  }
+
+  void one_step() {
+    const auto budget = static_cast<Tokens>(1 + random_() % 100);
+    const StepPlan& plan = scheduler_.plan_step(budget);
+    ASSERT_EQ(plan.empty(), wanted_.empty()) << "work is left and the step is empty";
+    if (plan.empty()) return;
+    const Status sound = check_step(plan, scheduler_.limits().step);
+    ASSERT_TRUE(sound) << sound.error().message;
+    check_blocks(plan);
+    check_order();
+    Tokens decodes = 0;
+    for (const StepEntry& entry : scheduler_.entries()) decodes += entry.rows == 1 ? 1 : 0;
+    EXPECT_LE(plan.rows(), std::max(budget, decodes + kStepRowsMin));
+    std::vector<StepOutcome> outcomes;
+    for (const StepEntry& entry : scheduler_.entries()) outcomes.push_back(outcome_of(entry));
+    std::vector<Ended> ended;
+    scheduler_.finish_step(outcomes, ended);
+    for (const Ended& end : ended) check_end(end);
+  }
+
+  void check_blocks(const StepPlan& plan) {
+    std::set<std::int32_t> seen;
+    for (const std::int32_t block : plan.blocks) {
+      EXPECT_TRUE(seen.insert(block).second) << "block " << block << " has two owners";
+    }
+    EXPECT_LE(static_cast<Blocks>(seen.size()), scheduler_.blocks_used());
+  }
+
+  // Nobody starts before someone who came earlier.
+  void check_order() {
+    for (const StepEntry& entry : scheduler_.entries()) wanted_[entry.sequence->id].started = true;
+    bool waiting = false;
+    for (const auto& [id, wanted] : wanted_) {
+      EXPECT_FALSE(waiting && wanted.started) << id << " overtook";
+      waiting |= !wanted.started;
+    }
+    EXPECT_TRUE(std::ranges::any_of(scheduler_.entries(), [&](const StepEntry& entry) {
+      return entry.sequence->id == wanted_.begin()->first;
+    })) << "the oldest waits";
+  }
+
+  StepOutcome outcome_of(const StepEntry& entry) {
+    Wanted& wanted = wanted_[entry.sequence->id];
+    EXPECT_TRUE(entry.logits_count > 0 || !entry.samples);
+    wanted.logprobs += entry.logits_count - (entry.samples ? 1 : 0);
+    wanted.generated += entry.samples ? 1 : 0;
+    return {.token = entry.samples ? 3 : -1};
+  }
+
+  void check_end(const Ended& end) {
+    const Wanted wanted = wanted_[end.id];
+    EXPECT_EQ(wanted.generated, std::min(wanted.max_tokens, 300 - wanted.prompt));
+    EXPECT_EQ(wanted.logprobs, wanted.prompt_logprobs ? wanted.prompt - 1 : 0);
+    wanted_.erase(end.id);
+    ended_.insert(end.id);
+  }
+
+  std::mt19937 random_;
+  Scheduler scheduler_;
+  std::map<std::uint64_t, Wanted> wanted_;
+  std::set<std::uint64_t> ended_;
+  std::size_t added_ = 0;
+  std::size_t cancelled_ = 0;
+};
+
+TEST(Scheduler, ThousandsOfRandomStepsKeepEveryPromise) {
+  std::int64_t preemptions = 0;
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Storm storm(seed);
+    storm.run();
+    preemptions += storm.preemptions();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(preemptions, 50);
+}
+
+}  // namespace
+}  // namespace plimsoll

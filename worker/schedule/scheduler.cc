@@ -1,0 +1,243 @@
+#include "worker/schedule/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kernels/backend.h"
+#include "shared/base/check.h"
+#include "worker/schedule/step_budget.h"
+
+namespace plimsoll {
+namespace {
+
+// Blocks that stay free when a sequence is admitted beside others: one for each that runs, so that
+// the newcomer is not preempted within the next kKvBlockTokens steps, and a hundredth of all.
+Blocks watermark(Blocks total, std::int64_t running) {
+  return std::max<Blocks>(running, ceil_div(total, 100));
+}
+
+Tokens kv_tokens_most(Tokens tokens_max, bool samples) {
+  // The last token is never fed back.
+  return samples ? tokens_max - 1 : tokens_max;
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const SchedulerLimits& limits)
+    : limits_(limits), pool_(limits.step.kv_blocks), plan_(make_step_plan(limits.step)) {
+  // So that each running sequence can have a row in every step: nobody starves.
+  CHECK(limits.step.sequences_max > 0);
+  CHECK(limits.step.rows_max >= limits.step.sequences_max);
+  CHECK(limits.step.logit_rows_max >= limits.step.sequences_max);
+  running_.reserve(static_cast<std::size_t>(limits.step.sequences_max));
+  entries_.reserve(static_cast<std::size_t>(limits.step.sequences_max));
+}
+
+Status Scheduler::check(std::span<const std::int64_t> prompt, const Sampling& sampling) const {
+  const auto length = static_cast<Tokens>(prompt.size());
+  if (prompt.empty()) return invalid("the prompt has no tokens; it needs at least one");
+  for (const std::int64_t token : prompt) {
+    if (token < 0 || token >= limits_.vocab) {
+      return invalid(fmt::format("the prompt has token {}; this model's are 0 to {}", token,
+                                 limits_.vocab - 1));
+    }
+  }
+  if (sampling.max_tokens < 0) {
+    return invalid(fmt::format("max_tokens is {}; expected 0 or more", sampling.max_tokens));
+  }
+  const Tokens room = sampling.max_tokens > 0 ? 1 : 0;
+  if (length + room > limits_.context_length) {
+    return invalid(fmt::format(
+        "the prompt has {} tokens and the context length is {}; shorten the prompt to {} or start "
+        "with a longer --context-length",
+        length, limits_.context_length, limits_.context_length - room));
+  }
+  const Tokens most = std::min(length + sampling.max_tokens, limits_.context_length);
+  const Blocks needed = BlockTable::blocks_for(kv_tokens_most(most, room > 0));
+  if (needed > pool_.total()) {
+    const Tokens fits = pool_.total() * kKvBlockTokens + room - length;
+    return invalid(fmt::format(
+        "{} prompt tokens and up to {} new ones need {} KV blocks of {} tokens, and there are {}; "
+        "{}",
+        length, most - length, needed, kKvBlockTokens, pool_.total(),
+        fits >= room ? fmt::format("max_tokens of at most {} fits", fits)
+                     : "the prompt alone is too long"));
+  }
+  return {};
+}
+
+Result<Scheduler::Added> Scheduler::add(std::span<const std::int64_t> prompt,
+                                        const Sampling& sampling) {
+  CHECK(!step_under_way_);
+  TRY(check(prompt, sampling));
+  auto sequence = std::make_unique<Sequence>();
+  sequence->sampling = sampling;
+  sequence->prompt_tokens = static_cast<Tokens>(prompt.size());
+  sequence->tokens_max =
+      std::min(sequence->prompt_tokens + sampling.max_tokens, limits_.context_length);
+  sequence->tokens.resize(prompt.size());
+  std::ranges::transform(prompt, sequence->tokens.begin(),
+                         [](std::int64_t token) { return static_cast<std::int32_t>(token); });
+  const bool nothing_asked = !sequence->samples() && !sampling.prompt_logprobs;
+  if (nothing_asked || sequence->target() == 0) return Added{.id = 0, .done = true};
+  if (waiting() >= limits_.waiting_max) {
+    return unavailable(
+        fmt::format("{} requests wait for this replica already; try again later", waiting()));
+  }
+  sequence->id = next_id_++;
+  waiting_.push_back(std::move(sequence));
+  return Added{.id = waiting_.back()->id, .done = false};
+}
+
+bool Scheduler::cancel(std::uint64_t id) {
+  CHECK(!step_under_way_);
+  const auto matches = [id](const Owned& sequence) { return sequence->id == id; };
+  if (const auto found = std::ranges::find_if(running_, matches); found != running_.end()) {
+    (*found)->blocks.release(pool_);
+    running_.erase(found);
+    return true;
+  }
+  const auto found = std::ranges::find_if(waiting_, matches);
+  if (found == waiting_.end()) return false;
+  waiting_.erase(found);
+  return true;
+}
+
+const StepPlan& Scheduler::plan_step(Tokens budget) {
+  CHECK(!step_under_way_);
+  plan_.clear();
+  entries_.clear();
+  preempted_in_step_ = false;
+  plan_decodes();
+  const Tokens left =
+      std::min(std::max(budget - plan_.rows(), kStepRowsMin), limits_.step.rows_max - plan_.rows());
+  const Tokens rows_end = plan_.rows() + left;
+  plan_prefills(left);
+  admit(rows_end - plan_.rows());
+  step_under_way_ = !plan_.empty();
+  return plan_;
+}
+
+void Scheduler::plan_decodes() {
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    const Sequence& sequence = *running_[i];
+    if (sequence.remaining() != 1 || plan_.rows() == limits_.step.rows_max) continue;
+    if (take_blocks_for_next_token(i)) add_entry(sequence, 1);
+  }
+}
+
+// False where the sequence itself was preempted.
+bool Scheduler::take_blocks_for_next_token(std::size_t index) {
+  Sequence& sequence = *running_[index];
+  while (!sequence.blocks.grow_to(sequence.target(), pool_)) {
+    // Alone it has room for all of its tokens: add() saw to that.
+    CHECK(running_.size() > 1);
+    preempt_youngest();
+    if (index == running_.size()) return false;
+  }
+  return true;
+}
+
+void Scheduler::preempt_youngest() {
+  Owned sequence = std::move(running_.back());
+  running_.pop_back();
+  sequence->blocks.release(pool_);
+  sequence->computed = 0;
+  waiting_.push_front(std::move(sequence));
+  preempted_in_step_ = true;
+  ++preemptions_;
+}
+
+void Scheduler::plan_prefills(Tokens rows_left) {
+  for (const Owned& sequence : running_) {
+    if (rows_left == 0) return;
+    if (sequence->remaining() <= 1) continue;
+    rows_left -= add_entry(*sequence, std::min(sequence->remaining(), rows_left));
+  }
+}
+
+void Scheduler::admit(Tokens rows_left) {
+  if (preempted_in_step_) return;
+  while (rows_left > 0 && !waiting_.empty() && running() < limits_.step.sequences_max) {
+    Sequence& sequence = *waiting_.front();
+    const Blocks needed = BlockTable::blocks_for(sequence.target());
+    const Blocks reserve = running_.empty() ? 0 : watermark(pool_.total(), running());
+    if (needed + reserve > pool_.free()) return;
+    const Tokens rows = rows_within_logits(sequence, std::min(sequence.remaining(), rows_left));
+    if (rows == 0) return;
+    CHECK(sequence.blocks.grow_to(sequence.target(), pool_));
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+    rows_left -= add_entry(sequence, rows);
+  }
+}
+
+Tokens Scheduler::rows_within_logits(const Sequence& sequence, Tokens rows) const {
+  std::int64_t left = limits_.step.logit_rows_max - std::ssize(plan_.logit_rows);
+  for (Tokens i = 0; i < rows; ++i) {
+    if (sequence.needs_logits(sequence.computed + i) && left-- == 0) return i;
+  }
+  return rows;
+}
+
+Tokens Scheduler::add_entry(const Sequence& sequence, Tokens rows) {
+  rows = rows_within_logits(sequence, rows);
+  if (rows == 0) return 0;
+  StepEntry entry{.sequence = &sequence,
+                  .position = sequence.computed,
+                  .rows = rows,
+                  .logits_begin = std::ssize(plan_.logit_rows),
+                  .samples = sequence.samples() && rows == sequence.remaining()};
+  StepSequence planned{.row = static_cast<std::int32_t>(plan_.rows()),
+                       .tokens = static_cast<std::int32_t>(rows),
+                       .position = static_cast<std::int32_t>(sequence.computed),
+                       .blocks_begin = static_cast<std::int32_t>(plan_.blocks.size())};
+  const auto table = sequence.blocks.blocks().first(
+      static_cast<std::size_t>(BlockTable::blocks_for(sequence.computed + rows)));
+  plan_.blocks.insert(plan_.blocks.end(), table.begin(), table.end());
+  planned.blocks_count = static_cast<std::int32_t>(table.size());
+  for (Tokens i = 0; i < rows; ++i) {
+    const Tokens position = sequence.computed + i;
+    if (sequence.needs_logits(position)) {
+      plan_.logit_rows.push_back(static_cast<std::int32_t>(plan_.rows()));
+    }
+    plan_.ids.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+  }
+  entry.logits_count = std::ssize(plan_.logit_rows) - entry.logits_begin;
+  plan_.sequences.push_back(planned);
+  entries_.push_back(entry);
+  return rows;
+}
+
+void Scheduler::finish_step(std::span<const StepOutcome> outcomes, std::vector<Ended>& ended) {
+  CHECK(step_under_way_ && outcomes.size() == entries_.size());
+  step_under_way_ = false;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const auto found = std::ranges::find_if(
+        running_, [&](const Owned& sequence) { return sequence.get() == entries_[i].sequence; });
+    CHECK(found != running_.end());
+    const Finish finish = finish_entry(entries_[i], outcomes[i], **found);
+    if (finish == Finish::none) continue;
+    ended.push_back({(*found)->id, finish});
+    (*found)->blocks.release(pool_);
+    running_.erase(found);
+  }
+  entries_.clear();
+}
+
+Finish Scheduler::finish_entry(const StepEntry& entry, const StepOutcome& outcome,
+                               Sequence& sequence) {
+  sequence.computed += entry.rows;
+  sequence.rows_reported =
+      std::max(sequence.rows_reported, std::min(sequence.computed, sequence.prompt_tokens - 1));
+  if (outcome.failed) return Finish::error;
+  if (!entry.samples) return sequence.remaining() == 0 ? Finish::length : Finish::none;
+  sequence.tokens.push_back(outcome.token);
+  const auto& stops = sequence.sampling.stop_ids;
+  if (std::ranges::find(stops, outcome.token) != stops.end()) return Finish::stop;
+  return sequence.size() == sequence.tokens_max ? Finish::length : Finish::none;
+}
+
+}  // namespace plimsoll
