@@ -77,8 +77,6 @@ struct LinearCall {
 // head of the rank, K transposed [head_dim][kKvBlockTokens] f16 and then V
 // [kKvBlockTokens][head_dim] f16. Element (layer, head) of block b lies at data + b * block_bytes +
 // (layer * kv_heads + head) * 2 * head_dim * kKvBlockTokens * 2.
-constexpr std::int64_t kKvBlockTokens = 32;
-
 struct KvCache {
   std::byte* data = nullptr;  // 64-byte aligned
   std::int64_t blocks = 0;

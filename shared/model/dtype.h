@@ -47,6 +47,9 @@ Bytes stored_bytes(DType dtype, std::int64_t elements);
 // register of sixteen 32-bit lanes. Packed matrices are padded with zero rows up to a multiple.
 constexpr std::int64_t kPackedRows = 16;
 
+// Tokens of one KV block: the page of the KV cache (kernels/backend.h) and the plan's unit.
+constexpr std::int64_t kKvBlockTokens = 32;
+
 // Bytes that a [rows, cols] weight takes once packed for the CPU kernels (kernels/cpu/pack.h). The
 // same on every instruction set, so that the memory plan can state it without knowing the machine.
 Bytes packed_bytes(DType dtype, std::int64_t rows, std::int64_t cols);
