@@ -67,11 +67,18 @@ Status check_socket_file(const std::string& endpoint) {
 
 struct Channel::State {
   explicit State(zmq::socket_type type) : socket(context, type) { configure(socket); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  // Before the socket closes, so that a successor's file of the same name is never the one to go.
+  ~State() {
+    if (!bound_path.empty()) ::unlink(bound_path.c_str());
+  }
 
   // Each channel has its own context, so that none is global and a channel's end is complete.
   zmq::context_t context{1};
   zmq::socket_t socket;
   bool is_bound = false;
+  std::string bound_path;
   std::set<std::string> refused_peers;
   std::deque<std::string> refusals;
 
@@ -166,8 +173,8 @@ Result<Channel> Channel::bind(const std::string& endpoint, int mode) {
     // Without this, a message to a peer that has gone would vanish without an error.
     state->socket.set(zmq::sockopt::router_mandatory, true);
     state->socket.bind(endpoint);
-    const std::string path = endpoint.substr(kIpc.size());
-    if (::chmod(path.c_str(), static_cast<mode_t>(mode)) != 0) {
+    state->bound_path = endpoint.substr(kIpc.size());
+    if (::chmod(state->bound_path.c_str(), static_cast<mode_t>(mode)) != 0) {
       return unavailable(
           fmt::format("{}: set the mode of the socket file: {}", attempt, std::strerror(errno)));
     }

@@ -95,7 +95,7 @@ TEST(Codec, BytesThatAreNotUtf8PassUnchanged) {
   EXPECT_EQ(std::get<Fault>(*back).code, text);
   EXPECT_EQ(std::get<Fault>(*back).message.size(), 300U);
 
-  const Reply reply{.result = Json::object({{text, text}})};
+  const Reply reply{.exit_code = 0, .message = text, .result = Json::object({{text, text}})};
   const Result<Message> json = round_trip(reply);
   ASSERT_TRUE(json) << json.error().message;
   EXPECT_EQ(std::get<Reply>(*json).result, reply.result);
@@ -121,7 +121,7 @@ TEST(Codec, ErrorsNameThePlace) {
   EXPECT_EQ(refusal(frame(kProtocolVersion, "ping", Json::object())),
             "message 'ping.sequence': is missing");
   EXPECT_EQ(refusal(frame(kProtocolVersion, "ping", Json::object({{"sequence", "7"}}))),
-            "message 'ping.sequence': expected a 64-bit integer, found a string at byte 22");
+            "message 'ping.sequence': expected a 64-bit integer, found a string at byte 23");
   const Json event = Json::object({{"id", 1}, {"tokens", Json::array({1, 2, true})}});
   EXPECT_EQ(refusal(frame(kProtocolVersion, "step_tokens",
                           Json::object({{"events", Json::array({event})}}))),
@@ -144,7 +144,7 @@ TEST(Codec, WhatIsNotOursIsRefused) {
   EXPECT_EQ(refusal(frame(kProtocolVersion, "pi\xffng", 4)),
             "message of an unknown type 'pi\xEF\xBF\xBDng'");
   EXPECT_EQ(refusal(encode_message(Ping{}) + "x"),
-            "message 'ping': bytes follow its end at byte 22");
+            "message 'ping': bytes follow its end at byte 23");
 }
 
 TEST(Codec, EveryPrefixIsRefused) {
