@@ -21,7 +21,7 @@ struct Machine {
   std::vector<NumaNode> nodes;  // at least one, a partition of `cpus`
   Bytes memory_total = 0;
   Bytes memory_available = 0;  // MemAvailable
-  Bytes cgroup_limit = 0;      // of the nearest limited ancestor; 0: none
+  Bytes cgroup_limit = 0;      // of the ancestor that has the least left; 0: none
   Bytes cgroup_used = 0;       // by that cgroup, without reclaimable page cache
 };
 
