@@ -1,0 +1,113 @@
+#include "worker/arena.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include "shared/base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kHugePage = 2 * kMiB;
+constexpr Bytes kRegionAlignment = 4 * kKiB;
+constexpr Bytes kTakeAlignment = 64;
+
+constexpr std::array kArenaTerms = {Term::weights, Term::tables, Term::activations, Term::workspace,
+                                    Term::logits};
+
+std::size_t size(Bytes bytes) { return static_cast<std::size_t>(bytes); }
+
+}  // namespace
+
+Result<MappedMemory> MappedMemory::create(const Options& options) {
+  CHECK(options.bytes >= 0);
+  MappedMemory result;
+  if (options.bytes == 0) return result;
+  // The kernel aligns to small pages only: ask for more and use the aligned part of it.
+  const Bytes length = options.bytes + (options.huge_pages ? kHugePage : 0);
+  void* address = ::mmap(nullptr, size(length), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    const int error = errno;
+    return Error{Code::does_not_fit,
+                 fmt::format("map {} for {}: {}; lower --device-memory or raise the limit on "
+                             "address space (ulimit -v)",
+                             format_bytes(options.bytes), options.purpose, std::strerror(error))};
+  }
+  result.map_ = {static_cast<std::byte*>(address), size(length)};
+  const auto start = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t aligned =
+      options.huge_pages
+          ? static_cast<std::uintptr_t>(round_up(static_cast<Bytes>(start), kHugePage))
+          : start;
+  result.bytes_ = result.map_.subspan(aligned - start, size(options.bytes));
+  // Both are advice: without them the memory works all the same.
+  if (options.huge_pages) (void)::madvise(result.bytes_.data(), size(options.bytes), MADV_HUGEPAGE);
+  (void)::madvise(address, size(length), MADV_DONTDUMP);
+  return result;
+}
+
+MappedMemory::MappedMemory(MappedMemory&& other) noexcept
+    : map_(std::exchange(other.map_, {})), bytes_(std::exchange(other.bytes_, {})) {}
+
+MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
+  std::swap(map_, other.map_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+MappedMemory::~MappedMemory() {
+  if (!map_.empty()) ::munmap(map_.data(), map_.size());
+}
+
+Result<Arena> Arena::create(const RankPlan& plan) {
+  Arena arena;
+  Bytes total = 0;
+  for (const Term term : kArenaTerms) total += round_up(plan.bytes(term), kRegionAlignment);
+  arena.memory_ = TRY(MappedMemory::create(
+      {.bytes = total, .huge_pages = true, .purpose = "the weights and buffers of the plan"}));
+  std::span<std::byte> rest = arena.memory_.bytes();
+  for (const Term term : kArenaTerms) {
+    const Bytes bytes = plan.bytes(term);
+    arena.regions_.push_back({term, rest.first(size(bytes)), 0});
+    rest = rest.subspan(size(round_up(bytes, kRegionAlignment)));
+  }
+  return arena;
+}
+
+const Arena::Region* Arena::find(Term term) const {
+  const auto found = std::ranges::find(regions_, term, &Region::term);
+  return found == regions_.end() ? nullptr : &*found;
+}
+
+Result<std::span<std::byte>> Arena::take(Term term, Bytes bytes, const std::string& purpose) {
+  Region* region = const_cast<Region*>(find(term));
+  CHECK(region != nullptr && bytes >= 0);
+  const Bytes begin = round_up(region->taken, kTakeAlignment);
+  if (begin + bytes > std::ssize(region->memory)) {
+    return internal_error(fmt::format(
+        "the plan's row \"{}\" has {} bytes, and {} of {} bytes needs {} of them; the plan "
+        "estimates too little: please report this with the output of `plimsoll plan`",
+        term_name(term), region->memory.size(), purpose, bytes, begin + bytes));
+  }
+  region->taken = begin + bytes;
+  return region->memory.subspan(size(begin), size(bytes));
+}
+
+Bytes Arena::planned(Term term) const {
+  const Region* region = find(term);
+  return region == nullptr ? 0 : std::ssize(region->memory);
+}
+
+Bytes Arena::taken(Term term) const {
+  const Region* region = find(term);
+  return region == nullptr ? 0 : region->taken;
+}
+
+}  // namespace plimsoll

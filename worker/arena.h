@@ -1,0 +1,66 @@
+// Arena: the memory of a rank, taken once from the system and carved into the plan's regions.
+//
+// One anonymous map holds the weights, tables, activations, workspace and logits of the plan; KV is
+// a second map, made once the daemon has fixed the number of blocks. What a region does not have is
+// a fault of the plan or of the code that estimates, and says which row it belongs to. Pages come
+// zeroed and only when touched; they are left out of core dumps. Memory is never given back.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "shared/base/result.h"
+#include "shared/base/units.h"
+#include "shared/memory/memory_plan.h"
+
+namespace plimsoll {
+
+// An anonymous private map; unmapped at destruction.
+class MappedMemory {
+ public:
+  struct Options {
+    Bytes bytes = 0;
+    bool huge_pages = false;  // ask for 2 MiB pages; aligned to them
+    std::string purpose;      // for error messages: "the KV cache"
+  };
+  static Result<MappedMemory> create(const Options& options);
+  MappedMemory() = default;
+  MappedMemory(MappedMemory&& other) noexcept;
+  MappedMemory& operator=(MappedMemory&& other) noexcept;
+  MappedMemory(const MappedMemory&) = delete;
+  MappedMemory& operator=(const MappedMemory&) = delete;
+  ~MappedMemory();
+
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<std::byte> map_;    // as the kernel gave it
+  std::span<std::byte> bytes_;  // the aligned part that was asked for
+};
+
+class Arena {
+ public:
+  // Maps the rows of the plan that tensors come from.
+  static Result<Arena> create(const RankPlan& plan);
+
+  // Zeroed memory from the term's region, 64-byte aligned. Errors: Code::internal where the
+  // plan's row is too short for it; names the row, what it is for, and both numbers.
+  Result<std::span<std::byte>> take(Term term, Bytes bytes, const std::string& purpose);
+  Bytes planned(Term term) const;
+  Bytes taken(Term term) const;
+
+ private:
+  struct Region {
+    Term term = Term::weights;
+    std::span<std::byte> memory;
+    Bytes taken = 0;
+  };
+  const Region* find(Term term) const;
+
+  MappedMemory memory_;
+  std::vector<Region> regions_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,149 @@
+#include "worker/graph/decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "shared/base/check.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kBufferAlignment = 64;
+
+Bytes view_bytes(const TensorView& view) {
+  return round_up(view.rows * view.cols * static_cast<Bytes>(sizeof(float)), kBufferAlignment);
+}
+
+std::int64_t qkv_cols(const ModelSpec& spec, const RankShard& shard) {
+  return (shard.heads.size() + 2 * shard.kv_heads.size()) * spec.head_dim;
+}
+
+}  // namespace
+
+DecoderBuffers decoder_buffer_shapes(const ModelSpec& spec, const ShardPlan& shards, int rank,
+                                     const DecoderLimits& limits) {
+  const RankShard& shard = shards.ranks[static_cast<std::size_t>(rank)];
+  const bool alone = shards.ranks.size() == 1;
+  const auto shape = [](std::int64_t rows, std::int64_t cols) {
+    return f32_view(nullptr, rows, cols);
+  };
+  DecoderBuffers buffers;
+  buffers.x = shape(limits.rows_max, spec.hidden);
+  buffers.qkv = shape(limits.rows_max, qkv_cols(spec, shard));
+  buffers.attention = shape(limits.rows_max, shard.heads.size() * spec.head_dim);
+  buffers.ffn = shape(limits.rows_max, shard.ffn.size());
+  buffers.partial = shape(alone ? 0 : limits.rows_max, spec.hidden);
+  buffers.logit_inputs = shape(limits.logit_rows_max, spec.hidden);
+  buffers.logits = shape(limits.logit_rows_max, shard.vocab.size());
+  buffers.all_logits = shape(alone || rank != 0 ? 0 : limits.logit_rows_max, spec.vocab);
+  return buffers;
+}
+
+Bytes activation_bytes(const DecoderBuffers& shapes) {
+  return view_bytes(shapes.x) + view_bytes(shapes.qkv) + view_bytes(shapes.attention) +
+         view_bytes(shapes.ffn) + view_bytes(shapes.partial);
+}
+
+Bytes logit_bytes(const DecoderBuffers& shapes) {
+  return view_bytes(shapes.logit_inputs) + view_bytes(shapes.logits) +
+         view_bytes(shapes.all_logits);
+}
+
+BackendLimits backend_limits(const ModelSpec& spec, const RankShard& shard,
+                             const DecoderLimits& limits) {
+  return {.tokens_max = limits.rows_max,
+          .cols_max = std::max({spec.hidden, shard.heads.size() * spec.head_dim, shard.ffn.size()}),
+          .rows_max = 2 * shard.ffn.size(),
+          .context_max = limits.context_length,
+          .heads_max = shard.heads.size(),
+          .head_dim = spec.head_dim};
+}
+
+Decoder::Decoder(const Parts& parts)
+    : parts_(parts),
+      shard_(parts.shards->ranks[static_cast<std::size_t>(parts.collective->rank())]) {
+  CHECK(std::ssize(parts.shards->ranks) == parts.collective->size());
+  for (const RankShard& shard : parts.shards->ranks) vocab_of_rank_.push_back(shard.vocab.size());
+}
+
+Result<TensorView> Decoder::run(const Input& input) {
+  const auto rows = static_cast<std::int64_t>(input.ids.size());
+  CHECK(rows <= parts_.buffers.x.rows);
+  CHECK(std::ssize(input.logit_rows) <= parts_.buffers.logit_inputs.rows);
+  const TensorView x = parts_.buffers.x.slice_rows(0, rows);  // [rows, hidden]
+  parts_.backend->embed(parts_.weights->embedding_table(), input.ids, x);
+  for (std::int64_t layer = 0; layer < parts_.spec->layers; ++layer) {
+    TRY(run_layer(layer, input, x));
+  }
+  return run_head(input, x);
+}
+
+Status Decoder::run_layer(std::int64_t index, const Input& input, TensorView x) {
+  const LayerWeights& layer = parts_.weights->layers[static_cast<std::size_t>(index)];
+  const auto eps = static_cast<float>(parts_.spec->norm_eps);
+  const TensorView qkv = parts_.buffers.qkv.slice_rows(0, x.rows);
+  const TensorView attention = parts_.buffers.attention.slice_rows(0, x.rows);
+  const TensorView ffn = parts_.buffers.ffn.slice_rows(0, x.rows);
+
+  parts_.backend->linear({.in = x,
+                          .norm = {layer.attn_norm, eps},
+                          .weight = &layer.qkv,
+                          .epilogue = Epilogue::store,
+                          .out = qkv});
+  parts_.backend->attention({.qkv = qkv,
+                             .sequences = input.sequences,
+                             .cache = input.cache,
+                             .layer = index,
+                             .heads = shard_.heads.size(),
+                             .scale = parts_.family->attention_scale(parts_.spec->head_dim),
+                             .rope = parts_.rope,
+                             .out = attention});
+  TRY(add_over_ranks(layer.attn_output, attention, x));
+  parts_.backend->linear({.in = x,
+                          .norm = {layer.ffn_norm, eps},
+                          .weight = &layer.gate_up,
+                          .epilogue = Epilogue::silu_mul,
+                          .out = ffn});
+  return add_over_ranks(layer.ffn_down, ffn, x);
+}
+
+// x += the sum over ranks of weight · in.
+Status Decoder::add_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x) {
+  if (parts_.collective->size() == 1) {
+    parts_.backend->linear({.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::add, .out = x});
+    return {};
+  }
+  const TensorView partial = parts_.buffers.partial.slice_rows(0, x.rows);
+  parts_.backend->linear(
+      {.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::store, .out = partial});
+  return parts_.collective->all_reduce_add(partial, x);
+}
+
+Result<TensorView> Decoder::run_head(const Input& input, TensorView x) {
+  const std::int64_t rows = std::ssize(input.logit_rows);
+  const bool alone = parts_.collective->size() == 1;
+  if (rows == 0) return TensorView{};  // on every rank: there is nothing to gather
+  const TensorView chosen = parts_.buffers.logit_inputs.slice_rows(0, rows);
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::memcpy(chosen.row(i), x.row(input.logit_rows[static_cast<std::size_t>(i)]),
+                static_cast<std::size_t>(x.cols) * sizeof(float));
+  }
+  const TensorView logits = parts_.buffers.logits.slice_rows(0, rows);
+  LinearCall call{.in = chosen,
+                  .norm = {parts_.weights->output_norm, static_cast<float>(parts_.spec->norm_eps)},
+                  .weight = &parts_.weights->head,
+                  .epilogue = Epilogue::store,
+                  .out = logits};
+  if (parts_.weights->tied_head) {
+    call.row_begin = shard_.vocab.begin;
+    call.row_end = shard_.vocab.end;
+  }
+  parts_.backend->linear(call);
+  if (alone) return logits;
+  const bool collects = parts_.collective->rank() == 0;
+  const TensorView all = collects ? parts_.buffers.all_logits.slice_rows(0, rows) : TensorView{};
+  TRY(parts_.collective->gather(logits, vocab_of_rank_, all));
+  return all;
+}
+
+}  // namespace plimsoll

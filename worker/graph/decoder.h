@@ -1,0 +1,87 @@
+// Decoder: the one decoder graph, written over Backend and Collective; no backend code in it.
+//
+// x = embedding[ids]; per layer: x += attn_output(attention(qkv(norm(x)))), then
+// x += down(silu(gate(norm(x))) * up(norm(x))); logits = head(norm(x)), for chosen rows only. With
+// more than one rank each holds some heads and some feed-forward columns, and the two sums into x
+// are all-reduced. Allocates nothing in a step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/backend.h"
+#include "shared/base/result.h"
+#include "shared/model/model_spec.h"
+#include "shared/model/shard_plan.h"
+#include "worker/collective/collective.h"
+#include "worker/graph/family.h"
+#include "worker/graph/weights.h"
+
+namespace plimsoll {
+
+// Rows of a step and of its logits; what buffers are made for.
+struct DecoderLimits {
+  Tokens rows_max = 0;
+  std::int64_t logit_rows_max = 0;
+  Tokens context_length = 0;
+};
+
+// f32 memory for the intermediate values of a step, as views of the full size.
+struct DecoderBuffers {
+  TensorView x;             // [rows, hidden]: the residual stream, the same on every rank
+  TensorView qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
+  TensorView attention;     // [rows, heads * head_dim]
+  TensorView ffn;           // [rows, ffn]
+  TensorView partial;       // [rows, hidden]; no rows where there is one rank
+  TensorView logit_inputs;  // [logit_rows, hidden]
+  TensorView logits;        // [logit_rows, vocab of the rank]
+  TensorView all_logits;    // [logit_rows, vocab]; rank 0 of several only
+};
+
+// The sizes of the views above; `data` is null. activation_bytes() and logit_bytes() are of all
+// that belong together, each rounded up to 64.
+DecoderBuffers decoder_buffer_shapes(const ModelSpec& spec, const ShardPlan& shards, int rank,
+                                     const DecoderLimits& limits);
+Bytes activation_bytes(const DecoderBuffers& shapes);
+Bytes logit_bytes(const DecoderBuffers& shapes);
+
+// What the backend's workspace must serve.
+BackendLimits backend_limits(const ModelSpec& spec, const RankShard& shard,
+                             const DecoderLimits& limits);
+
+class Decoder {
+ public:
+  struct Parts {
+    const ModelSpec* spec = nullptr;
+    const ShardPlan* shards = nullptr;
+    const ModelWeights* weights = nullptr;
+    const Family* family = nullptr;
+    Backend* backend = nullptr;
+    Collective* collective = nullptr;
+    DecoderBuffers buffers;
+    RopeTable rope;
+  };
+  // REQUIRES: everything pointed at outlives the decoder.
+  explicit Decoder(const Parts& parts);
+
+  struct Input {
+    std::span<const std::int32_t> ids;         // [rows]
+    std::span<const SequenceRows> sequences;   // cover the rows
+    std::span<const std::int32_t> logit_rows;  // ascending
+    const KvCache* cache = nullptr;
+  };
+  // On rank 0: the logits [logit_rows, vocab], valid until the next call; elsewhere an empty view.
+  // Errors: the collective's.
+  Result<TensorView> run(const Input& input);
+
+ private:
+  Status add_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x);
+  Status run_layer(std::int64_t index, const Input& input, TensorView x);
+  Result<TensorView> run_head(const Input& input, TensorView x);
+
+  Parts parts_;
+  RankShard shard_;
+  std::vector<std::int64_t> vocab_of_rank_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,25 @@
+#include "worker/graph/family.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace plimsoll {
+namespace {
+
+float inverse_root(std::int64_t head_dim) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
+}
+
+constexpr std::array kFamilies = {
+    Family{.architecture = "llama", .attention_scale = inverse_root},
+};
+
+}  // namespace
+
+const Family* find_family(std::string_view architecture) {
+  const auto* found = std::ranges::find(kFamilies, architecture, &Family::architecture);
+  return found == kFamilies.end() ? nullptr : found;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,92 @@
+#include "worker/load/weight_loader.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kernels/dequantise.h"
+
+namespace plimsoll {
+namespace {
+
+// One load under way.
+class Loader {
+ public:
+  Loader(const GgufFile& file, Backend& backend, Arena& arena)
+      : file_(file), backend_(backend), arena_(arena) {}
+
+  Status load_matrix(const MatrixPlan& plan, PackedMatrix& matrix) {
+    for (const WeightSlice& slice : plan.parts) {
+      const std::string context = fmt::format("load {}: ", slice.weight->name);
+      const auto destination =
+          TRY_CONTEXT(context, arena_.take(Term::weights, slice_bytes(slice), slice.weight->name));
+      const StoredSlice stored{.dtype = slice.weight->dtype,
+                               .bytes = file_.bytes_of(*slice.weight),
+                               .cols_total = slice.weight->cols(),
+                               .row_begin = slice.rows.begin,
+                               .row_end = slice.rows.end,
+                               .col_begin = slice.cols.begin,
+                               .col_end = slice.cols.end};
+      matrix.parts.push_back(TRY_CONTEXT(context, backend_.pack(stored, destination)));
+      matrix.rows += matrix.parts.back().rows;
+      matrix.cols = matrix.parts.back().cols;
+      drop(*slice.weight);
+    }
+    return {};
+  }
+
+  Status load_vector(const VectorPlan& plan, const float*& vector) {
+    const auto destination = TRY_CONTEXT(fmt::format("load {}: ", plan.name),
+                                         arena_.take(Term::weights, plan.bytes, plan.name));
+    auto* values = reinterpret_cast<float*>(destination.data());
+    dequantise(plan.weight->dtype, file_.bytes_of(*plan.weight).data(), plan.weight->cols(),
+               values);
+    vector = values;
+    drop(*plan.weight);
+    return {};
+  }
+
+ private:
+  void drop(const WeightInfo& weight) const {
+    file_.file().drop(static_cast<std::size_t>(weight.offset),
+                      static_cast<std::size_t>(weight.bytes));
+  }
+
+  const GgufFile& file_;
+  Backend& backend_;
+  Arena& arena_;
+};
+
+Error no_place(std::string_view name) {
+  return internal_error(fmt::format("load {}: the graph has no place for it", name));
+}
+
+}  // namespace
+
+Result<ModelWeights> load_weights(const GgufFile& file, const ModelSpec& spec,
+                                  const RankShard& shard, Backend& backend, Arena& arena,
+                                  const std::function<void(const LoadProgress&)>& progress) {
+  const RankWeights plan = rank_weights(spec, shard);
+  LoadProgress state{.done = 0, .total = plan.bytes()};
+  Loader loader(file, backend, arena);
+  ModelWeights weights(spec);
+  const auto advance = [&](Bytes bytes) {
+    state.done += bytes;
+    progress(state);
+  };
+  for (const MatrixPlan& matrix : plan.matrices) {
+    PackedMatrix* place = weights.matrix(matrix.name);
+    if (place == nullptr) return no_place(matrix.name);
+    TRY(loader.load_matrix(matrix, *place));
+    advance(matrix.packed_bytes);
+  }
+  for (const VectorPlan& vector : plan.vectors) {
+    const float** place = weights.vector(vector.name);
+    if (place == nullptr) return no_place(vector.name);
+    TRY(loader.load_vector(vector, *place));
+    advance(vector.bytes);
+  }
+  return weights;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,30 @@
+// WeightLoader: this rank's slices from the model file into packed weights in the arena.
+//
+// Reads only what the rank needs, in the order of rank_weights(), and drops the file's pages from
+// this process as it goes, so that the process never holds the weights twice.
+#pragma once
+
+#include <functional>
+
+#include "kernels/backend.h"
+#include "shared/base/result.h"
+#include "shared/model/gguf.h"
+#include "shared/model/model_spec.h"
+#include "shared/model/shard_plan.h"
+#include "worker/arena.h"
+#include "worker/graph/weights.h"
+
+namespace plimsoll {
+
+struct LoadProgress {
+  Bytes done = 0;  // of packed bytes
+  Bytes total = 0;
+};
+
+// REQUIRES: `spec` was read from `file`. Errors: the arena's (internal), the backend's; a weight
+// that the graph has no place for (internal).
+Result<ModelWeights> load_weights(const GgufFile& file, const ModelSpec& spec,
+                                  const RankShard& shard, Backend& backend, Arena& arena,
+                                  const std::function<void(const LoadProgress&)>& progress);
+
+}  // namespace plimsoll
