@@ -1,0 +1,160 @@
+#include "shared/base/replica_segment.h"
+
+#include <algorithm>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "shared/base/check.h"
+#include "shared/base/futex.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x4C4F534D494C50ULL;  // "PLIMSOL"
+constexpr std::uint32_t kVersion = 1;
+constexpr Bytes kRingBytesMin = 1024;
+constexpr Bytes kSegmentAlign = 128;
+
+enum AbortState : std::uint32_t { running = 0, being_aborted = 1, aborted_with_reason = 2 };
+
+struct alignas(kSegmentAlign) Header {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::int32_t ranks;
+  std::int64_t slot_floats;
+  Bytes ring_bytes;
+  std::uint64_t generation;
+  alignas(64) std::atomic<std::uint32_t> abort_state;
+  std::uint32_t reason_bytes;
+  char reason[448];
+};
+
+Header* header(std::byte* base) { return reinterpret_cast<Header*>(base); }
+
+Bytes slot_bytes(std::int64_t floats) {
+  return round_up(floats * static_cast<Bytes>(sizeof(float)), kSegmentAlign);
+}
+
+// The parts follow each other: header, ring line, rank lines, slots, ring.
+constexpr Bytes kRingLineAt = sizeof(Header);
+constexpr Bytes kRankLinesAt = kRingLineAt + static_cast<Bytes>(sizeof(RingLine));
+
+Bytes slots_at(const ReplicaSegmentShape& shape) {
+  return kRankLinesAt + shape.ranks * static_cast<Bytes>(sizeof(RankLine));
+}
+Bytes ring_at(const ReplicaSegmentShape& shape) {
+  return slots_at(shape) + 2 * shape.ranks * slot_bytes(shape.slot_floats);
+}
+
+Status check_shape(const ReplicaSegmentShape& shape) {
+  if (shape.ranks < 1 || shape.ranks > kReplicaRanksMax) {
+    return invalid(fmt::format("replica segment: {} ranks; 1 to {} are possible", shape.ranks,
+                               kReplicaRanksMax));
+  }
+  if (shape.slot_floats < 1 || shape.slot_floats > kGiB) {
+    return invalid(fmt::format("replica segment: {} floats a slot; 1 to {} are possible",
+                               shape.slot_floats, kGiB));
+  }
+  if (shape.ring_bytes < kRingBytesMin || shape.ring_bytes > kGiB) {
+    return invalid(fmt::format("replica segment: a ring of {} bytes; {} to {} are possible",
+                               shape.ring_bytes, kRingBytesMin, kGiB));
+  }
+  return {};
+}
+
+}  // namespace
+
+Bytes replica_segment_bytes(const ReplicaSegmentShape& shape) {
+  return ring_at(shape) + round_up(shape.ring_bytes, kSegmentAlign);
+}
+
+Result<ReplicaSegment> init_replica_segment(std::span<std::byte> memory,
+                                            const ReplicaSegmentShape& shape) {
+  TRY(check_shape(shape));
+  if (static_cast<Bytes>(memory.size()) < replica_segment_bytes(shape)) {
+    return invalid(fmt::format("replica segment: {} ranks need {} bytes, the memory has {}",
+                               shape.ranks, replica_segment_bytes(shape), memory.size()));
+  }
+  CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % kSegmentAlign == 0);
+  auto* head = new (memory.data()) Header{};
+  new (memory.data() + kRingLineAt) RingLine{};
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    new (memory.data() + kRankLinesAt + rank * static_cast<Bytes>(sizeof(RankLine))) RankLine{};
+  }
+  head->magic = kMagic;
+  head->version = kVersion;
+  head->ranks = shape.ranks;
+  head->slot_floats = shape.slot_floats;
+  head->ring_bytes = shape.ring_bytes;
+  head->generation = shape.generation;
+  return ReplicaSegment::attach(memory);
+}
+
+Result<ReplicaSegment> ReplicaSegment::attach(std::span<std::byte> memory) {
+  if (memory.size() < sizeof(Header)) {
+    return invalid(
+        fmt::format("replica segment: {} bytes are less than its header", memory.size()));
+  }
+  const Header* head = header(memory.data());
+  if (head->magic != kMagic || head->version != kVersion) {
+    return invalid(fmt::format("replica segment: not one of version {} (magic {:x}, version {})",
+                               kVersion, head->magic, head->version));
+  }
+  const ReplicaSegmentShape shape = {head->ranks, head->slot_floats, head->ring_bytes,
+                                     head->generation};
+  TRY(check_shape(shape));
+  if (static_cast<Bytes>(memory.size()) < replica_segment_bytes(shape)) {
+    return invalid(fmt::format("replica segment: its header tells of {} bytes, mapped are {}",
+                               replica_segment_bytes(shape), memory.size()));
+  }
+  return ReplicaSegment(memory.data(), shape);
+}
+
+RankLine& ReplicaSegment::line(int rank) const {
+  CHECK(rank >= 0 && rank < shape_.ranks);
+  return reinterpret_cast<RankLine*>(base_ + kRankLinesAt)[rank];
+}
+
+RingLine& ReplicaSegment::ring() const { return *reinterpret_cast<RingLine*>(base_ + kRingLineAt); }
+
+std::span<std::byte> ReplicaSegment::ring_memory() const {
+  return {base_ + ring_at(shape_), static_cast<std::size_t>(shape_.ring_bytes)};
+}
+
+std::span<float> ReplicaSegment::slot(int rank, std::uint32_t round) const {
+  CHECK(rank >= 0 && rank < shape_.ranks);
+  const Bytes index = 2 * rank + static_cast<Bytes>(round & 1U);
+  std::byte* slot = base_ + slots_at(shape_) + index * slot_bytes(shape_.slot_floats);
+  return {reinterpret_cast<float*>(slot), static_cast<std::size_t>(shape_.slot_floats)};
+}
+
+bool ReplicaSegment::aborted() const {
+  return header(base_)->abort_state.load(std::memory_order_acquire) != running;
+}
+
+std::string ReplicaSegment::abort_reason() const {
+  const Header* head = header(base_);
+  const std::uint32_t state = head->abort_state.load(std::memory_order_acquire);
+  if (state == running) return "";
+  // Who began to abort may have died, or be about to write.
+  if (state != aborted_with_reason) return "aborted, reason not yet written";
+  return {head->reason, std::min<std::size_t>(head->reason_bytes, sizeof(head->reason))};
+}
+
+void ReplicaSegment::abort(std::string_view reason) const {
+  Header* head = header(base_);
+  std::uint32_t expected = running;
+  if (head->abort_state.compare_exchange_strong(expected, being_aborted)) {
+    head->reason_bytes =
+        static_cast<std::uint32_t>(reason.copy(head->reason, sizeof(head->reason)));
+    head->abort_state.store(aborted_with_reason);
+  }
+  futex_wake_all(ring().published);
+  for (int rank = 0; rank < shape_.ranks; ++rank) {
+    futex_wake_all(line(rank).round);
+    futex_wake_all(line(rank).taken);
+  }
+}
+
+}  // namespace plimsoll

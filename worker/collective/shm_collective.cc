@@ -1,0 +1,236 @@
+// Each call is one or more rounds. In round r a rank writes its part into slot r & 1, says what it
+// does, and sets its round counter; then it reads its peers' slots once their counters are at r.
+//
+// Two slots are enough: a rank sets its counter to r only after it has read everything of round
+// r - 1, and it writes for round r only after all counters are at r - 1, that is, after all have
+// read round r - 2, which used the same slot.
+#include "worker/collective/shm_collective.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "shared/base/check.h"
+#include "worker/collective/rank_sum.h"
+#include "worker/collective/segment_wait.h"
+
+namespace plimsoll {
+namespace {
+
+enum OpKind : std::uint32_t { all_reduce_add_op = 1, gather_op = 2, barrier_op = 3 };
+
+std::string describe(const RoundOp& op) {
+  switch (op.kind) {
+    case all_reduce_add_op:
+      return fmt::format("all_reduce_add [{}, {}] chunk {}", op.rows, op.cols, op.chunk);
+    case gather_op:
+      return fmt::format("gather [{}, {}] chunk {}", op.rows, op.cols, op.chunk);
+    case barrier_op:
+      return "barrier";
+    default:
+      return fmt::format("operation {}", op.kind);
+  }
+}
+
+bool same(const RoundOp& a, const RoundOp& b) {
+  return a.kind == b.kind && a.chunk == b.chunk && a.rows == b.rows && a.cols == b.cols;
+}
+
+class ShmCollective : public Collective {
+ public:
+  ShmCollective(ReplicaSegment segment, const ShmCollectiveOptions& options)
+      : segment_(segment), options_(options), round_(segment.line(options.rank).round.load()) {}
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return segment_.ranks(); }
+
+  Status all_reduce_add(TensorView partial, TensorView accumulate) override;
+  Status gather(TensorView mine, std::span<const std::int64_t> cols_of_rank,
+                TensorView all) override;
+  Status barrier() override;
+  void abort(std::string_view reason) override { segment_.abort(reason); }
+
+ private:
+  // Waits until this round's slot may be written; then `join` tells the peers that it is.
+  Status open_round(const RoundOp& op);
+  void join_round(const RoundOp& op);
+  Status wait_for_rank(int peer, std::uint32_t round, const RoundOp& op);
+  Status wait_for_peers(const RoundOp& op);
+  Status check_same(int peer, const RoundOp& op);
+  void write_slot(const TensorView& from, std::int64_t begin, std::int64_t count);
+  void add_chunk(const TensorView& partial, std::int64_t begin, std::int64_t count,
+                 const TensorView& accumulate);
+  Status collect_chunk(const RoundOp& op, std::span<const std::int64_t> cols_of_rank,
+                       const TensorView& all);
+  Error aborted(const RoundOp& op) const {
+    return unavailable(fmt::format("{} on rank {}: the replica was aborted: {}", describe(op),
+                                   rank(), segment_.abort_reason()));
+  }
+
+  SegmentCounter counter(int rank) const {
+    RankLine& line = segment_.line(rank);
+    return {line.round, line.round_sleepers};
+  }
+
+  ReplicaSegment segment_;
+  ShmCollectiveOptions options_;
+  std::uint32_t round_;
+};
+
+Status ShmCollective::wait_for_rank(int peer, std::uint32_t round, const RoundOp& op) {
+  const Waited waited =
+      wait_for(segment_, counter(peer), round, {options_.spin, options_.deadline});
+  if (waited == Waited::reached) return {};
+  if (waited == Waited::aborted) return aborted(op);
+  const std::string reason =
+      fmt::format("{} on rank {}: rank {} did not join round {} within {:.1f} s; it is at round {}",
+                  describe(op), rank(), peer, round, to_seconds(options_.deadline),
+                  segment_.line(peer).round.load());
+  segment_.abort(reason);
+  return timed_out(reason);
+}
+
+Status ShmCollective::open_round(const RoundOp& op) {
+  if (segment_.aborted()) return aborted(op);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) TRY(wait_for_rank(peer, round_, op));
+  }
+  ++round_;
+  return {};
+}
+
+void ShmCollective::join_round(const RoundOp& op) {
+  segment_.line(rank()).ops[round_ & 1U] = op;
+  advance(counter(rank()), round_);
+}
+
+Status ShmCollective::check_same(int peer, const RoundOp& op) {
+  const RoundOp& other = segment_.line(peer).ops[round_ & 1U];
+  if (same(op, other)) return {};
+  segment_.abort(fmt::format(
+      "in round {} rank {} calls {} but rank {} calls {}: the ranks no longer run the same steps",
+      round_, rank(), describe(op), peer, describe(other)));
+  return aborted(op);
+}
+
+Status ShmCollective::wait_for_peers(const RoundOp& op) {
+  // Each rank begins with its successor, so that not all look at the same line at once.
+  for (int step = 1; step < size(); ++step) {
+    const int peer = (rank() + step) % size();
+    TRY(wait_for_rank(peer, round_, op));
+    TRY(check_same(peer, op));
+  }
+  return {};
+}
+
+void ShmCollective::write_slot(const TensorView& from, std::int64_t begin, std::int64_t count) {
+  float* slot = segment_.slot(rank(), round_).data();
+  for_each_run(from, begin, count, [slot](const float* data, std::int64_t at, std::int64_t length) {
+    copy_to_slot(data, length, slot + at);
+  });
+}
+
+Status ShmCollective::all_reduce_add(TensorView partial, TensorView accumulate) {
+  CHECK(partial.rows == accumulate.rows && partial.cols == accumulate.cols);
+  const std::int64_t total = partial.rows * partial.cols;
+  RoundOp op = {all_reduce_add_op, 0, partial.rows, partial.cols};
+  for (std::int64_t begin = 0; begin < total; begin += segment_.slot_floats(), ++op.chunk) {
+    const std::int64_t count = std::min(segment_.slot_floats(), total - begin);
+    TRY(open_round(op));
+    write_slot(partial, begin, count);
+    join_round(op);
+    TRY(wait_for_peers(op));
+    add_chunk(partial, begin, count, accumulate);
+  }
+  return {};
+}
+
+void ShmCollective::add_chunk(const TensorView& partial, std::int64_t begin, std::int64_t count,
+                              const TensorView& accumulate) {
+  std::array<const float*, kReplicaRanksMax> parts{};
+  const auto ranks = static_cast<std::size_t>(size());
+  for_each_run(accumulate, begin, count, [&](float* to, std::int64_t at, std::int64_t length) {
+    // The own part is taken from where it was made: the slot may have left the cache. Its rows
+    // may be spaced otherwise, so it goes run by run too.
+    for_each_run(
+        partial, begin + at, length, [&](const float* own, std::int64_t offset, std::int64_t run) {
+          for (std::size_t r = 0; r < ranks; ++r) {
+            const int peer = static_cast<int>(r);
+            parts[r] = peer == rank() ? own : segment_.slot(peer, round_).data() + at + offset;
+          }
+          add_in_rank_order({parts.data(), ranks}, to + offset, run);
+        });
+  });
+}
+
+Status ShmCollective::gather(TensorView mine, std::span<const std::int64_t> cols_of_rank,
+                             TensorView all) {
+  CHECK(static_cast<int>(cols_of_rank.size()) == size());
+  CHECK(mine.cols == cols_of_rank[static_cast<std::size_t>(rank())]);
+  const std::int64_t cols =
+      std::accumulate(cols_of_rank.begin(), cols_of_rank.end(), std::int64_t{0});
+  CHECK(rank() != 0 || (all.rows == mine.rows && all.cols == cols));
+  const std::int64_t longest =
+      mine.rows * *std::max_element(cols_of_rank.begin(), cols_of_rank.end());
+  const std::int64_t total = mine.rows * mine.cols;
+  RoundOp op = {gather_op, 0, mine.rows, cols};
+  for (std::int64_t begin = 0; begin < longest; begin += segment_.slot_floats(), ++op.chunk) {
+    const std::int64_t count = std::clamp<std::int64_t>(total - begin, 0, segment_.slot_floats());
+    TRY(open_round(op));
+    if (rank() != 0) write_slot(mine, begin, count);
+    join_round(op);
+    if (rank() == 0) TRY(collect_chunk(op, cols_of_rank, all));
+  }
+  if (rank() != 0) return {};
+  for_each_run(mine, 0, total, [&](const float* data, std::int64_t at, std::int64_t length) {
+    for_each_run({all.data, all.dtype, all.rows, mine.cols, all.stride}, at, length,
+                 [&](float* to, std::int64_t offset, std::int64_t run) {
+                   std::copy_n(data + offset, run, to);
+                 });
+  });
+  return {};
+}
+
+// On rank 0: what the others wrote for this chunk goes to their columns.
+Status ShmCollective::collect_chunk(const RoundOp& op, std::span<const std::int64_t> cols_of_rank,
+                                    const TensorView& all) {
+  std::int64_t column = cols_of_rank[0];
+  for (int peer = 1; peer < size(); ++peer) {
+    TRY(wait_for_rank(peer, round_, op));
+    TRY(check_same(peer, op));
+    const std::int64_t cols = cols_of_rank[static_cast<std::size_t>(peer)];
+    const std::int64_t begin = op.chunk * segment_.slot_floats();
+    const std::int64_t count =
+        std::clamp<std::int64_t>(op.rows * cols - begin, 0, segment_.slot_floats());
+    const float* slot = segment_.slot(peer, round_).data();
+    const TensorView columns = {all.f32() + column, all.dtype, all.rows, cols, all.stride};
+    for_each_run(columns, begin, count, [slot](float* to, std::int64_t at, std::int64_t length) {
+      std::copy_n(slot + at, length, to);
+    });
+    column += cols;
+  }
+  return {};
+}
+
+Status ShmCollective::barrier() {
+  const RoundOp op = {barrier_op, 0, 0, 0};
+  TRY(open_round(op));
+  join_round(op);
+  return wait_for_peers(op);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Collective>> make_shm_collective(ReplicaSegment segment,
+                                                        const ShmCollectiveOptions& options) {
+  if (options.rank < 0 || options.rank >= segment.ranks()) {
+    return invalid(fmt::format("shared-memory collective: rank {} in a segment of {} ranks",
+                               options.rank, segment.ranks()));
+  }
+  return std::unique_ptr<Collective>(std::make_unique<ShmCollective>(segment, options));
+}
+
+}  // namespace plimsoll
