@@ -25,16 +25,23 @@ struct PromptSegment {
   bool operator==(const PromptSegment&) const = default;
 };
 
+struct TokenizerData;
+
 class Tokenizer {
  public:
   // Errors: a tokenizer model or pre-tokenizer that we do not have (names those that we have), a
   // vocabulary that contradicts itself.
   static Result<Tokenizer> from_gguf(const GgufFile& file);
+  // The same from parts, for vocabularies that a test makes by hand.
+  static Result<Tokenizer> from_data(const TokenizerData& data);
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  // add_bos: puts the beginning-of-sequence token first where the model wants one.
+  // Pieces may span the seam of two segments, so that the ids are those of the whole text; added
+  // tokens may not. Text that is not UTF-8 is read as decode() would write it.
+  // add_bos: puts the beginning-of-sequence token first where the model wants one and the text
+  // does not begin with it.
   std::vector<TokenId> encode(const std::vector<PromptSegment>& segments, bool add_bos);
   std::vector<TokenId> encode(std::string_view text, bool trusted, bool add_bos);
 
