@@ -17,6 +17,8 @@ namespace {
 constexpr std::int64_t kSizeMax = 1 << 20;
 constexpr std::int64_t kLengthMax = (std::int64_t{1} << 31) - 1;
 
+constexpr std::int64_t kWeightsPerLayer = 9;
+
 constexpr std::array<std::string_view, 1> kArchitectures = {"llama"};
 
 // Reads the keys of one architecture: "llama." + key.
@@ -183,6 +185,14 @@ std::string why_refused(std::string_view name) {
 }
 
 Status check_weights(const ModelSpec& spec) {
+  // Before a list of what is needed is made: its length must follow from the file's.
+  const std::int64_t held = std::ssize(spec.weights.all());
+  if (spec.layers > held / kWeightsPerLayer) {
+    return invalid(
+        fmt::format("the file holds {} weights; a model of {} layers (block_count) needs "
+                    "{} for each",
+                    held, spec.layers, kWeightsPerLayer));
+  }
   const Shapes needed = needed_weights(spec);
   for (const auto& [name, weight] : spec.weights.all()) {
     // Old converters stored the plain rope frequencies, which follow from the metadata.

@@ -213,6 +213,12 @@ TEST(ModelSpec, RefusesWeightsThatAreMissingOrHaveAnotherShape) {
                  "token_embd.weight has the shape [283, 128]; the metadata say [300, 128]");
 }
 
+TEST(ModelSpec, RefusesMoreLayersThanTheFileCanHoldBeforeItListsThem) {
+  expect_refused(
+      [](Parts& parts) { parts.set("llama.block_count", std::int64_t{1000000}); },
+      "the file holds 20 weights; a model of 1000000 layers (block_count) needs 9 for each");
+}
+
 TEST(ModelSpec, RefusesWeightsThatTheGraphWouldLeaveOut) {
   const auto extra = [](const std::string& name) {
     return [name](Parts& parts) { parts.add(name, {128}); };
