@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include <fcntl.h>
@@ -13,6 +15,19 @@ namespace plimsoll {
 namespace {
 
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+
+// Reserving more than there is wakes the kernel's out-of-memory killer, which finds no owner of
+// shared memory and kills whoever else is there: so it is asked before, not told by ENOSPC.
+Bytes memory_available() {
+  std::ifstream facts("/proc/meminfo");
+  std::string key;
+  Bytes kibibytes = 0;
+  std::string unit;
+  while (facts >> key >> kibibytes >> unit) {
+    if (key == "MemAvailable:") return kibibytes * kKiB;
+  }
+  return 0;
+}
 
 Error system_error(Code code, std::string_view what, int error) {
   return {code, fmt::format("{}: {}", what, std::strerror(error))};
@@ -26,6 +41,10 @@ Result<SharedBlock> SharedBlock::create(const std::string& name, Bytes bytes) {
   }
   const std::string what =
       fmt::format("create {} of shared memory ({})", format_bytes(bytes), name);
+  if (const Bytes available = memory_available(); bytes > available) {
+    return does_not_fit(
+        fmt::format("{}: only {} of memory is available", what, format_bytes(available)));
+  }
   UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return system_error(Code::unavailable, what, errno);
   // Also sets the size. Reserves every page, so that writing to one cannot fail later.
