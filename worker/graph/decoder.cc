@@ -41,12 +41,11 @@ DecoderBuffers decoder_buffer_shapes(const ModelSpec& spec, const ShardPlan& sha
 
 Bytes activation_bytes(const DecoderBuffers& shapes) {
   return view_bytes(shapes.x) + view_bytes(shapes.qkv) + view_bytes(shapes.attention) +
-         view_bytes(shapes.ffn) + view_bytes(shapes.partial);
+         view_bytes(shapes.ffn) + view_bytes(shapes.partial) + view_bytes(shapes.logit_inputs);
 }
 
 Bytes logit_bytes(const DecoderBuffers& shapes) {
-  return view_bytes(shapes.logit_inputs) + view_bytes(shapes.logits) +
-         view_bytes(shapes.all_logits);
+  return view_bytes(shapes.logits) + view_bytes(shapes.all_logits);
 }
 
 BackendLimits backend_limits(const ModelSpec& spec, const RankShard& shard,
@@ -110,7 +109,8 @@ Status Decoder::run_layer(std::int64_t index, const Input& input, TensorView x) 
 // x += the sum over ranks of weight · in.
 Status Decoder::add_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x) {
   if (parts_.collective->size() == 1) {
-    parts_.backend->linear({.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::add, .out = x});
+    parts_.backend->linear(
+        {.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::add, .out = x});
     return {};
   }
   const TensorView partial = parts_.buffers.partial.slice_rows(0, x.rows);

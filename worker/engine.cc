@@ -1,0 +1,99 @@
+#include "worker/engine.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/graph/rope.h"
+
+namespace plimsoll {
+namespace {
+
+Status place(Arena& arena, Term term, const std::string& purpose, TensorView& view) {
+  const Bytes bytes = view.rows * view.cols * static_cast<Bytes>(sizeof(float));
+  view.data = TRY(arena.take(term, bytes, purpose)).data();
+  return {};
+}
+
+Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
+  DecoderBuffers buffers =
+      decoder_buffer_shapes(*parts.spec, *parts.shards, parts.collective->rank(), parts.limits);
+  Arena& arena = *parts.arena;
+  TRY(place(arena, Term::activations, "the residual stream", buffers.x));
+  TRY(place(arena, Term::activations, "queries, keys and values", buffers.qkv));
+  TRY(place(arena, Term::activations, "the attention's output", buffers.attention));
+  TRY(place(arena, Term::activations, "the feed-forward's middle", buffers.ffn));
+  TRY(place(arena, Term::activations, "this rank's partial sums", buffers.partial));
+  TRY(place(arena, Term::activations, "the head's input", buffers.logit_inputs));
+  TRY(place(arena, Term::logits, "this rank's logits", buffers.logits));
+  TRY(place(arena, Term::logits, "all ranks' logits", buffers.all_logits));
+  return buffers;
+}
+
+}  // namespace
+
+Engine::Engine(const DecoderLimits& limits, const ModelSpec& spec, const RankShard& shard,
+               Decoder decoder)
+    : limits_(limits), decoder_(std::move(decoder)) {
+  cache_.layers = spec.layers;
+  cache_.kv_heads = shard.kv_heads.size();
+  cache_.head_dim = spec.head_dim;
+}
+
+Result<Engine> Engine::create(const EngineParts& parts) {
+  const Family* family = find_family(parts.spec->architecture);
+  if (family == nullptr) {
+    return invalid(
+        fmt::format("no decoder runs models of the family '{}'", parts.spec->architecture));
+  }
+  const RankShard& shard = parts.shards->ranks[static_cast<std::size_t>(parts.collective->rank())];
+  Arena& arena = *parts.arena;
+  const DecoderBuffers buffers = TRY(place_buffers(parts));
+  const Tokens positions = parts.limits.context_length;
+  const RopeTable rope = make_rope_table(
+      *parts.spec, positions, parts.weights->rope_freqs,
+      TRY(arena.take(Term::tables, rope_table_bytes(*parts.spec, positions), "rotary tables")));
+  const BackendLimits backend = backend_limits(*parts.spec, shard, parts.limits);
+  const std::span<std::byte> workspace = TRY(arena.take(
+      Term::workspace, parts.backend->workspace_bytes(backend), "the backend's scratch"));
+  TRY(parts.backend->set_workspace(backend, workspace));
+  return Engine(parts.limits, *parts.spec, shard,
+                Decoder({.spec = parts.spec,
+                         .shards = parts.shards,
+                         .weights = parts.weights,
+                         .family = family,
+                         .backend = parts.backend,
+                         .collective = parts.collective,
+                         .buffers = buffers,
+                         .rope = rope}));
+}
+
+Status Engine::allocate_kv(Blocks blocks, std::int64_t sequences_max) {
+  kv_memory_ = TRY(MappedMemory::create(
+      {.bytes = blocks * cache_.block_bytes(), .huge_pages = false, .purpose = "the KV cache"}));
+  cache_.data = kv_memory_.bytes().data();
+  cache_.blocks = blocks;
+  step_limits_ = {.rows_max = limits_.rows_max,
+                  .sequences_max = sequences_max,
+                  .logit_rows_max = limits_.logit_rows_max,
+                  .kv_blocks = blocks};
+  sequences_.reserve(static_cast<std::size_t>(sequences_max));
+  return {};
+}
+
+Result<TensorView> Engine::run(const StepPlan& plan) {
+  sequences_.clear();
+  for (const StepSequence& sequence : plan.sequences) {
+    const auto table = std::span(plan.blocks)
+                           .subspan(static_cast<std::size_t>(sequence.blocks_begin),
+                                    static_cast<std::size_t>(sequence.blocks_count));
+    sequences_.push_back({.row = sequence.row,
+                          .tokens = sequence.tokens,
+                          .position = sequence.position,
+                          .blocks = table});
+  }
+  return decoder_.run(
+      {.ids = plan.ids, .sequences = sequences_, .logit_rows = plan.logit_rows, .cache = &cache_});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,248 @@
+#include "worker/leader.h"
+
+#include <algorithm>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "kernels/backend.h"
+#include "shared/base/check.h"
+#include "shared/base/log.h"
+
+namespace plimsoll {
+namespace {
+
+TokenEvent error_event(std::uint64_t id, const Error& error) {
+  TokenEvent event;
+  event.id = id;
+  event.finish = "error";
+  event.error_code = code_name(error.code);
+  event.error = error.message;
+  return event;
+}
+
+TokenEvent finish_event(std::uint64_t id, const char* finish) {
+  TokenEvent event;
+  event.id = id;
+  event.finish = finish;
+  return event;
+}
+
+const char* finish_name(Finish finish) {
+  switch (finish) {
+    case Finish::none:
+      return "";
+    case Finish::stop:
+      return "stop";
+    case Finish::length:
+      return "length";
+    case Finish::error:
+      return "error";
+  }
+  return "";
+}
+
+}  // namespace
+
+Leader::Leader(Parts parts)
+    : parts_(std::move(parts)),
+      scheduler_(parts_.limits),
+      budget_(parts_.budget),
+      sampler_(parts_.limits.vocab) {
+  message_.reserve(static_cast<std::size_t>(step_bytes_max(parts_.limits.step)));
+}
+
+Status Leader::warm_up() {
+  const StepLimits& limits = parts_.limits.step;
+  const Tokens rows = std::min({kKvBlockTokens, limits.rows_max, parts_.limits.context_length});
+  StepPlan plan;
+  plan.ids.assign(static_cast<std::size_t>(rows), 0);
+  plan.sequences = {{.row = 0,
+                     .tokens = static_cast<std::int32_t>(rows),
+                     .position = 0,
+                     .blocks_begin = 0,
+                     .blocks_count = 1}};
+  plan.blocks = {0};
+  plan.logit_rows = {static_cast<std::int32_t>(rows - 1)};
+  TRY(run_on_all_ranks(plan));
+  // Once more: the first touches every page of the weights, so its time means nothing.
+  const TimePoint begin = now();
+  TRY(run_on_all_ranks(plan));
+  budget_.observe(rows, now() - begin);
+  return {};
+}
+
+Result<TensorView> Leader::run_on_all_ranks(const StepPlan& plan) {
+  TRY(check_step(plan, parts_.limits.step));
+  if (parts_.publisher != nullptr) {
+    encode_step(StepKind::run, plan, message_);
+    TRY(parts_.publisher->publish(message_));
+  }
+  return parts_.engine->run(plan);
+}
+
+Status Leader::stop() {
+  if (parts_.publisher == nullptr) return {};
+  encode_step(StepKind::stop, StepPlan{}, message_);
+  TRY(parts_.publisher->publish(message_));
+  return parts_.collective->barrier();
+}
+
+bool Leader::take_requests() {
+  bool any = false;
+  while (std::optional<Received> received = parts_.requests.receive()) {
+    any = true;
+    if (const auto* generate = std::get_if<Generate>(&received->message)) {
+      handle(received->peer, *generate);
+    } else if (const auto* cancel = std::get_if<Cancel>(&received->message)) {
+      handle(received->peer, *cancel);
+    } else {
+      LOG_WARNING("a message on the request socket that is neither Generate nor Cancel: ignored");
+    }
+  }
+  while (const std::optional<std::string> line = parts_.requests.take_refusal()) {
+    LOG_WARNING("request socket: {}", *line);
+  }
+  return any;
+}
+
+void Leader::handle(const std::string& peer, const Generate& generate) {
+  const auto refuse = [&](const Error& error) { send(peer, {error_event(generate.id, error)}); };
+  if (refusal_) return refuse(unavailable(*refusal_));
+  if (sequences_.contains({peer, generate.id})) {
+    return refuse(invalid(fmt::format("request {} is running already", generate.id)));
+  }
+  if (const Status status = check_sampling(generate.sampling); !status) {
+    return refuse(status.error());
+  }
+  const Result<Scheduler::Added> added = scheduler_.add(generate.prompt, generate.sampling);
+  if (!added) return refuse(added.error());
+  if (added->done) return send(peer, {finish_event(generate.id, "length")});
+  clients_[added->id] = {peer, generate.id};
+  sequences_[{peer, generate.id}] = added->id;
+}
+
+void Leader::handle(const std::string& peer, const Cancel& cancel) {
+  const auto found = sequences_.find({peer, cancel.id});
+  if (found == sequences_.end()) return;  // it ended before the cancel came
+  CHECK(scheduler_.cancel(found->second));
+  clients_.erase(found->second);
+  sequences_.erase(found);
+  send(peer, {finish_event(cancel.id, "cancelled")});
+}
+
+void Leader::send(const std::string& peer, std::vector<TokenEvent> events) {
+  StepTokens message;
+  message.events = std::move(events);
+  message.running = scheduler_.running();
+  message.waiting = scheduler_.waiting();
+  message.kv_blocks_used = scheduler_.blocks_used();
+  message.kv_blocks = scheduler_.blocks();
+  if (const Status sent = parts_.requests.send(peer, message); !sent) {
+    LOG_WARNING("a router is gone, its requests are cancelled: {}", sent.error().message);
+    forget_peer(peer);
+  }
+}
+
+void Leader::forget_peer(const std::string& peer) {
+  std::erase_if(sequences_, [&](const auto& item) {
+    if (item.first.first != peer) return false;
+    CHECK(scheduler_.cancel(item.second));
+    clients_.erase(item.second);
+    return true;
+  });
+}
+
+void Leader::abandon_all(const Error& why) {
+  std::map<std::string, std::vector<TokenEvent>> events;
+  for (const auto& [sequence, client] : clients_) {
+    CHECK(scheduler_.cancel(sequence));
+    events[client.peer].push_back(error_event(client.id, why));
+  }
+  clients_.clear();
+  sequences_.clear();
+  for (auto& [peer, list] : events) send(peer, std::move(list));
+}
+
+Status Leader::step() {
+  const TimePoint begin = now();
+  const StepPlan& plan = scheduler_.plan_step(budget_.rows());
+  CHECK(!plan.empty());
+  const TensorView logits = TRY(run_on_all_ranks(plan));
+  std::vector<Output> outputs;
+  std::vector<StepOutcome> outcomes(scheduler_.entries().size());
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    const StepEntry& entry = scheduler_.entries()[i];
+    Output output{.sequence = entry.sequence->id, .event = {}};
+    if (const Status read = read_entry(i, logits, output.event, outcomes[i]); !read) {
+      output.event = error_event(0, read.error());
+      outcomes[i].failed = true;
+    }
+    count(entry);
+    outputs.push_back(std::move(output));
+  }
+  std::vector<Ended> ended;
+  scheduler_.finish_step(outcomes, ended);
+  ++counters_.steps;
+  budget_.observe(plan.rows(), now() - begin);
+  deliver(outputs, ended);
+  return {};
+}
+
+void Leader::count(const StepEntry& entry) {
+  const Sequence& sequence = *entry.sequence;
+  if (entry.samples) ++counters_.generated_tokens;
+  const bool prompt_done = entry.position + entry.rows == sequence.target();
+  if (prompt_done && sequence.generated() == 0) counters_.prompt_tokens += sequence.prompt_tokens;
+}
+
+void Leader::deliver(std::vector<Output>& outputs, const std::vector<Ended>& ended) {
+  std::map<std::string, std::vector<TokenEvent>> events;
+  auto end = ended.begin();
+  for (Output& output : outputs) {
+    const auto client = clients_.find(output.sequence);
+    CHECK(client != clients_.end());
+    TokenEvent& event = output.event;
+    event.id = client->second.id;
+    const std::string peer = client->second.peer;
+    if (end != ended.end() && end->id == output.sequence) {
+      event.finish = finish_name(end->finish);
+      sequences_.erase({peer, event.id});
+      clients_.erase(client);
+      ++end;
+    }
+    const bool says_something =
+        !event.tokens.empty() || !event.prompt_logprobs.empty() || !event.finish.empty();
+    if (says_something) events[peer].push_back(std::move(event));
+  }
+  for (auto& [peer, list] : events) send(peer, std::move(list));
+}
+
+std::span<const float> Leader::logits_row(TensorView logits, std::int64_t row) const {
+  return {logits.row(row), static_cast<std::size_t>(parts_.limits.vocab)};
+}
+
+Status Leader::read_entry(std::size_t index, TensorView logits, TokenEvent& event,
+                          StepOutcome& outcome) {
+  const StepEntry& entry = scheduler_.entries()[index];
+  const Sequence& sequence = *entry.sequence;
+  const std::int64_t prompt_rows = entry.logits_count - (entry.samples ? 1 : 0);
+  for (std::int64_t i = 0; i < prompt_rows; ++i) {
+    // Reported rows follow each other without a gap, so the next is the one after the last.
+    const auto next = static_cast<std::size_t>(sequence.rows_reported + i + 1);
+    event.prompt_logprobs.push_back(
+        TRY(sampler_.logprob(logits_row(logits, entry.logits_begin + i), sequence.tokens[next],
+                             sequence.sampling.logprobs)));
+  }
+  if (!entry.samples) return {};
+  const auto row = logits_row(logits, entry.logits_begin + prompt_rows);
+  outcome.token = TRY(sampler_.sample(
+      row,
+      {.sampling = sequence.sampling, .output = sequence.output(), .position = sequence.size()}));
+  event.tokens.push_back(outcome.token);
+  if (sequence.sampling.logprobs < 0) return {};
+  event.logprobs.push_back(TRY(sampler_.logprob(row, outcome.token, sequence.sampling.logprobs)));
+  return {};
+}
+
+}  // namespace plimsoll
