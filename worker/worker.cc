@@ -1,0 +1,372 @@
+#include "worker/worker.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "shared/base/log.h"
+#include "shared/base/replica_segment.h"
+#include "shared/base/shared_block.h"
+#include "shared/control/channel.h"
+#include "worker/collective/shm_collective.h"
+#include "worker/follower.h"
+#include "worker/leader.h"
+#include "worker/placement.h"
+#include "worker/rank.h"
+#include "worker/worker_setup.h"
+
+namespace plimsoll {
+namespace {
+
+// For the supervisor to say the next thing; it gives up on a start long before.
+constexpr Duration kSupervisorDeadline = seconds(3600);
+constexpr Duration kDescriptorDeadline = seconds(60);
+constexpr Duration kProgressInterval = milliseconds(100);
+// How often a rank that waits for work looks at its other sources.
+constexpr Duration kIdleLook = milliseconds(50);
+constexpr int kRequestSocketMode = 0600;
+
+class Worker {
+ public:
+  Worker(const WorkerArguments& arguments, Channel control)
+      : arguments_(arguments), control_(std::move(control)) {}
+
+  Status run();
+  // Last words; frees the peers from waiting for this rank.
+  void fail(const Error& error);
+
+ private:
+  template <typename T>
+  Result<T> await(const char* what);
+  Status load();
+  Status join_group(Rank::Setup& setup);
+  Status commit();
+  Status start_leader(const StepLimits& limits);
+  Status start_follower(const StepLimits& limits);
+  Status serve_as_leader();
+  Status serve_as_follower();
+  Status check_group() const;
+
+  bool take_control();
+  void handle(const Message& message);
+  void answer(const Ping& ping);
+  void apply(const SetLive& live);
+  void say(const Message& message);
+  void report(const LoadProgress& progress);
+  void wait_for_messages(Duration timeout) const;
+
+  WorkerArguments arguments_;
+  Channel control_;
+  LaunchedRank launched_;
+  std::optional<SharedBlock> segment_memory_;
+  std::optional<ReplicaSegment> segment_;
+  std::unique_ptr<Rank> rank_;
+  std::optional<StepPublisher> publisher_;
+  std::optional<StepReceiver> receiver_;
+  std::unique_ptr<Leader> leader_;
+  std::unique_ptr<Follower> follower_;
+  std::optional<TimePoint> drain_until_;
+  TimePoint reported_{};
+};
+
+Status Worker::run() {
+  Hello hello;
+  hello.role = "worker";
+  hello.instance = arguments_.instance;
+  hello.pid = ::getpid();
+  hello.replica = arguments_.replica;
+  hello.rank = arguments_.rank;
+  hello.device = fmt::format("cpu {}", cpu_path_name(best_cpu_path()));
+  TRY(control_.send(hello));
+  const Load launch = TRY(await<Load>("Load"));
+  launched_ = TRY(read_load(launch));
+  if (const auto level = parse_log_level(launched_.options.log_level)) log_level(*level);
+  TRY(load());
+  say(Loaded{rank_->measured()});
+  TRY(commit());
+  say(Ready{rank_->backend().description()});
+  return leader_ ? serve_as_leader() : serve_as_follower();
+}
+
+void Worker::fail(const Error& error) {
+  if (error.code == Code::unavailable) {
+    LOG_INFO("ends: {}", error.message);
+  } else {
+    LOG_ERROR("{}", error.message);
+  }
+  if (segment_ && !segment_->aborted()) {
+    segment_->abort(fmt::format("rank {} failed: {}", arguments_.rank, error.message));
+  }
+  say(Fault{code_name(error.code), error.message});
+}
+
+template <typename T>
+Result<T> Worker::await(const char* what) {
+  const TimePoint deadline = now() + kSupervisorDeadline;
+  while (now() < deadline) {
+    std::optional<Received> received = control_.receive(kIdleLook);
+    if (!received) {
+      if (drain_until_) return unavailable(fmt::format("told to end while waiting for {}", what));
+      TRY(check_group());
+      continue;
+    }
+    if (auto* message = std::get_if<T>(&received->message)) return std::move(*message);
+    handle(received->message);
+  }
+  return timed_out(fmt::format("the supervisor never sent {}", what));
+}
+
+Status Worker::load() {
+  Rank::Setup setup{.model_path = launched_.options.model,
+                    .shards = launched_.shards,
+                    .plan = launched_.plan,
+                    .limits = launched_.limits,
+                    .backend = nullptr,
+                    .collective = nullptr};
+  if (!setup.plan.cpus.empty()) {
+    // Before anything is allocated. Unbound is slower, not wrong.
+    if (const Status bound = bind_to_memory_node(setup.plan.numa_node); !bound) {
+      LOG_INFO("goes on without being bound to its memory node: {}", bound.error().message);
+    }
+  }
+  launched_.backend.spin = launched_.threads_of_all_ranks <= usable_cpus();
+  setup.backend = TRY(make_cpu_backend(launched_.backend));
+  TRY(join_group(setup));
+  rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
+  return {};
+}
+
+Status Worker::join_group(Rank::Setup& setup) {
+  if (launched_.shards.ranks.size() == 1) {
+    setup.collective = make_single_collective();
+    return {};
+  }
+  TaggedFd received = TRY_CONTEXT("get the ranks' shared segment: ",
+                                  receive_descriptor(arguments_.parent_fd, kDescriptorDeadline));
+  if (received.tag != "segment") {
+    return internal_error(
+        fmt::format("expected the descriptor 'segment' and got '{}'", received.tag));
+  }
+  segment_memory_ = TRY(SharedBlock::map(std::move(received.fd), 1));
+  segment_ = TRY(ReplicaSegment::attach(segment_memory_->bytes()));
+  if (segment_->ranks() != static_cast<int>(launched_.shards.ranks.size())) {
+    return internal_error(fmt::format("the shared segment is for {} ranks and the plan has {}",
+                                      segment_->ranks(), launched_.shards.ranks.size()));
+  }
+  ShmCollectiveOptions options;
+  options.rank = static_cast<int>(arguments_.rank);
+  options.spin = launched_.backend.spin;
+  setup.collective = TRY(make_shm_collective(*segment_, options));
+  return {};
+}
+
+void Worker::report(const LoadProgress& progress) {
+  const TimePoint at = now();
+  if (at - reported_ < kProgressInterval && progress.done < progress.total) return;
+  reported_ = at;
+  (void)take_control();  // answers pings; nothing else comes now
+  say(Progress{.phase = "loading", .done = progress.done, .total = progress.total});
+}
+
+Status Worker::commit() {
+  const Commit committed = TRY(await<Commit>("Commit"));
+  if (committed.kv_blocks < 1 || committed.kv_blocks > launched_.kv_blocks) {
+    return internal_error(fmt::format("told to make {} KV blocks; the plan has {}",
+                                      committed.kv_blocks, launched_.kv_blocks));
+  }
+  TRY(rank_->engine().allocate_kv(committed.kv_blocks, launched_.running_requests_max));
+  say(Progress{.phase = "warming", .done = 0, .total = 1});
+  const StepLimits& limits = rank_->engine().step_limits();
+  if (segment_ && step_bytes_max(limits) > std::ssize(segment_->ring_memory())) {
+    return does_not_fit(fmt::format(
+        "a step may take {} in the ring between the ranks, which has {}; lower "
+        "--max-total-tokens or --max-running-requests",
+        format_bytes(step_bytes_max(limits)), format_bytes(std::ssize(segment_->ring_memory()))));
+  }
+  return arguments_.rank == 0 ? start_leader(limits) : start_follower(limits);
+}
+
+Status Worker::start_leader(const StepLimits& limits) {
+  if (segment_) {
+    StepPublisher::Options options;
+    options.spin = launched_.backend.spin;
+    publisher_.emplace(*segment_, options);
+  }
+  Channel requests = TRY(Channel::bind(launched_.request_endpoint, kRequestSocketMode));
+  leader_ = std::make_unique<Leader>(
+      Leader::Parts{.engine = &rank_->engine(),
+                    .collective = &rank_->collective(),
+                    .publisher = publisher_ ? &*publisher_ : nullptr,
+                    .requests = std::move(requests),
+                    .limits = {.step = limits,
+                               .context_length = launched_.limits.context_length,
+                               .vocab = rank_->spec().vocab,
+                               .waiting_max = kWaitingMax},
+                    .budget = {.fixed = launched_.options.chunked_prefill_size,
+                               .rows_max = limits.rows_max,
+                               .step_time_max = launched_.options.step_time_max}});
+  return leader_->warm_up();
+}
+
+Status Worker::start_follower(const StepLimits& limits) {
+  StepReceiver::Options options;
+  options.rank = static_cast<int>(arguments_.rank);
+  options.spin = launched_.backend.spin;
+  receiver_.emplace(*segment_, options);
+  follower_ = std::make_unique<Follower>(Follower::Parts{.engine = &rank_->engine(),
+                                                         .collective = &rank_->collective(),
+                                                         .receiver = &*receiver_,
+                                                         .limits = limits});
+  // The leader's first step may take a while: it waits for the last of the ranks.
+  while (follower_->steps() == 0) {
+    (void)take_control();
+    if (TRY(follower_->follow(kIdleLook)) == Followed::stop) {
+      return unavailable("the leader ended before its first step");
+    }
+  }
+  return {};
+}
+
+Status Worker::serve_as_leader() {
+  while (true) {
+    bool any = take_control();
+    any |= leader_->take_requests();
+    if (drain_until_ && !leader_->idle() && now() >= *drain_until_) {
+      leader_->abandon_all(timed_out("the replica was told to end and its time is up"));
+    }
+    if (!leader_->idle()) {
+      TRY(leader_->step());
+      continue;
+    }
+    if (drain_until_) return leader_->stop();
+    TRY(check_group());
+    // Sending may have used up an arrival's wake-up: sleep only after a look that found nothing.
+    if (!any) wait_for_messages(segment_ ? kIdleLook : Duration(seconds(1)));
+  }
+}
+
+Status Worker::serve_as_follower() {
+  while (true) {
+    (void)take_control();
+    if (TRY(follower_->follow(kIdleLook)) == Followed::stop) return {};
+  }
+}
+
+Status Worker::check_group() const {
+  if (segment_ && segment_->aborted()) return unavailable(segment_->abort_reason());
+  return {};
+}
+
+void Worker::wait_for_messages(Duration timeout) const {
+  std::array<pollfd, 2> fds{{{.fd = control_.fd(), .events = POLLIN, .revents = 0},
+                             {.fd = leader_->request_fd(), .events = POLLIN, .revents = 0}}};
+  const auto wait = std::chrono::ceil<milliseconds>(timeout).count();
+  (void)::poll(fds.data(), fds.size(), static_cast<int>(wait));  // the caller looks in any case
+}
+
+bool Worker::take_control() {
+  bool any = false;
+  while (const std::optional<Received> received = control_.receive()) {
+    any = true;
+    handle(received->message);
+  }
+  while (const std::optional<std::string> line = control_.take_refusal()) {
+    LOG_WARNING("control socket: {}", *line);
+  }
+  return any;
+}
+
+void Worker::handle(const Message& message) {
+  if (const auto* ping = std::get_if<Ping>(&message)) {
+    answer(*ping);
+  } else if (const auto* live = std::get_if<SetLive>(&message)) {
+    apply(*live);
+  } else if (const auto* drain = std::get_if<Drain>(&message)) {
+    drain_until_ = now() + milliseconds(std::max<std::int64_t>(drain->deadline_ms, 0));
+    if (leader_) leader_->refuse_new("this replica is about to end; another one can take it");
+  } else {
+    LOG_WARNING("control socket: a message that a worker has no use for now: ignored");
+  }
+}
+
+void Worker::answer(const Ping& ping) {
+  Pong pong;
+  pong.sequence = ping.sequence;
+  if (leader_) {
+    pong.steps = leader_->counters().steps;
+    pong.running = leader_->scheduler().running();
+    pong.waiting = leader_->scheduler().waiting();
+    pong.kv_blocks_used = leader_->scheduler().blocks_used();
+    pong.prompt_tokens = leader_->counters().prompt_tokens;
+    pong.generated_tokens = leader_->counters().generated_tokens;
+  } else if (follower_) {
+    pong.steps = follower_->steps();
+  }
+  say(pong);
+}
+
+void Worker::apply(const SetLive& live) {
+  if (const std::optional<LogLevel> level = parse_log_level(live.log_level)) log_level(*level);
+  if (live.step_time_max_ms <= 0) return;
+  launched_.options.step_time_max = milliseconds(live.step_time_max_ms);
+  if (leader_) leader_->set_step_time_max(milliseconds(live.step_time_max_ms));
+}
+
+void Worker::say(const Message& message) {
+  // Where the supervisor is gone, the death pipe ends this process.
+  if (const Status sent = control_.send(message); !sent) LOG_WARNING("{}", sent.error().message);
+}
+
+}  // namespace
+
+Result<WorkerArguments> parse_worker_arguments(std::span<const std::string> arguments) {
+  WorkerArguments result;
+  const std::string usage =
+      "; usage: plimsoll-worker --control ENDPOINT --instance WORD --replica N --rank N (started "
+      "by plimsolld)";
+  for (std::size_t i = 0; i < arguments.size(); i += 2) {
+    const std::string& name = arguments[i];
+    if (i + 1 == arguments.size()) return invalid(name + " needs a value" + usage);
+    const std::string& value = arguments[i + 1];
+    if (name == "--control") {
+      result.control = value;
+    } else if (name == "--instance") {
+      result.instance = value;
+    } else if (name == "--replica" || name == "--rank") {
+      std::int64_t& number = name == "--rank" ? result.rank : result.replica;
+      const char* last = value.data() + value.size();
+      const auto [end, error] = std::from_chars(value.data(), last, number);
+      if (error != std::errc{} || end != last || number < 0) {
+        return invalid(fmt::format("{} is '{}'; expected 0 or more{}", name, value, usage));
+      }
+    } else {
+      return invalid(fmt::format("unknown argument '{}'{}", name, usage));
+    }
+  }
+  if (result.control.empty()) return invalid("--control is missing" + usage);
+  return result;
+}
+
+int run_worker(const WorkerArguments& arguments) {
+  Result<Channel> control = Channel::connect(arguments.control);
+  if (!control) {
+    LOG_ERROR("{}", control.error().message);
+    return exit_code(control.error().code);
+  }
+  Worker worker(arguments, std::move(*control));
+  const Status ended = worker.run();
+  if (ended) return 0;
+  worker.fail(ended.error());
+  return exit_code(ended.error().code);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+// Worker: the life of one rank's process: hello, planned, loading, ready, draining, gone.
+//
+// Talks to its supervisor over the control channel, gets descriptors from the inherited socket, and
+// on rank 0 serves the routers. Everything happens on the one thread that calls run_worker; the
+// backend's threads help inside a step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "shared/base/result.h"
+#include "shared/control/descriptors.h"
+
+namespace plimsoll {
+
+struct WorkerArguments {
+  std::string control;   // endpoint of the daemon
+  std::string instance;  // of the daemon, said back to it
+  std::int64_t replica = 0;
+  std::int64_t rank = 0;
+  int parent_fd = kParentFd;  // another one in tests
+};
+
+// --control ENDPOINT --instance WORD --replica N --rank N
+Result<WorkerArguments> parse_worker_arguments(std::span<const std::string> arguments);
+
+// Until it is drained or something fails; then the supervisor has been told what. Returns the exit
+// code.
+int run_worker(const WorkerArguments& arguments);
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+// WorkerSetup: what a Load message tells one rank, checked and in the worker's own terms. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "shared/base/log.h"
+#include "shared/base/result.h"
+#include "shared/control/messages.h"
+#include "shared/memory/memory_plan.h"
+#include "shared/options/options.h"
+#include "worker/graph/decoder.h"
+
+namespace plimsoll {
+
+struct LaunchedRank {
+  Options options;
+  RankPlan plan;     // this rank's
+  ShardPlan shards;  // of all ranks of the replica
+  DecoderLimits limits;
+  std::int64_t running_requests_max = 0;
+  Blocks kv_blocks = 0;
+  CpuBackendOptions backend;              // `spin` is decided where the CPUs are known
+  std::int64_t threads_of_all_ranks = 0;  // of all replicas
+  std::string request_endpoint;
+};
+
+// Errors: a plan that lacks this rank or contradicts itself (internal); options that no backend
+// here takes (invalid).
+Result<LaunchedRank> read_load(const Load& load);
+
+std::optional<LogLevel> parse_log_level(std::string_view name);
+
+}  // namespace plimsoll
