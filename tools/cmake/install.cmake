@@ -1,4 +1,4 @@
-# What `cmake --install` puts in place: programs, units, configuration.
+# What `cmake --install` puts in place: programs, unit, configuration.
 
 include(GNUInstallDirs)
 foreach(program plimsolld plimsoll-worker plimsoll-router plimsoll)
@@ -6,3 +6,7 @@ foreach(program plimsolld plimsoll-worker plimsoll-router plimsoll)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+install(DIRECTORY systemd/ DESTINATION lib/systemd/system FILES_MATCHING PATTERN "*.service")
+# A configuration that was edited stays: the commented defaults lie beside it.
+install(FILES configs/default.conf DESTINATION ${CMAKE_INSTALL_SYSCONFDIR}/plimsoll
+        RENAME plimsoll.conf.default OPTIONAL)
