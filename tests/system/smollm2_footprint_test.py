@@ -3,7 +3,7 @@ import pathlib
 import time
 import unittest
 
-from deployment import SLOW, Deployment, SystemTest, processes
+from deployment import Deployment, SystemTest, processes
 
 
 def pss(pid):
@@ -15,7 +15,6 @@ def pss(pid):
 
 
 class Footprint(SystemTest):
-    @unittest.skipIf(SLOW > 1, "sanitizer builds are slow and large by nature")
     def test_from_page_cache_to_the_first_token_in_a_second(self):
         model = self.smollm2()
         model.read_bytes()
@@ -30,7 +29,6 @@ class Footprint(SystemTest):
         # The best of three: the bound is about our work, not about a busy neighbour.
         self.assertLess(min(times), 1.0, times)
 
-    @unittest.skipIf(SLOW > 1, "sanitizer builds are slow and large by nature")
     def test_all_processes_together_stay_under_two_and_a_half_model_files(self):
         model = self.smollm2()
         with Deployment(model, "--tp", 1) as server:
