@@ -14,14 +14,15 @@
 #include "shared/machine/machine.h"
 #include "shared/model/model_spec.h"
 #include "shared/model/shard_plan.h"
-#include "shared/options/option_parse.h"
+#include "shared/options/option_set.h"
 
 namespace plimsoll {
 
 enum class Term { weights, tables, activations, workspace, logits, collective, process, kv };
-const char* term_name(Term term);
+const char* term_name(Term term);  // "weights"
 
 enum class Trust { computed, measured, assumed, margin };
+const char* trust_name(Trust trust);
 
 struct PlanRow {
   Term term = Term::weights;
@@ -53,6 +54,15 @@ struct PlanDecisions {
   std::vector<std::string> notes;  // one line for each thing that was lowered, and why
 };
 
+// Unset: no value of this option alone makes it fit.
+struct MemoryWindow {
+  std::optional<Bytes> device_memory_min;                // exact; at most what is available
+  std::optional<Tokens> context_length_max;              // up to the model's own
+  std::optional<std::int64_t> max_running_requests_max;  // where it was given
+  std::optional<Tokens> chunked_prefill_size_max;
+  std::optional<Tokens> max_total_tokens_max;  // where it was given
+};
+
 struct MemoryPlan {
   std::vector<RankPlan> ranks;  // replica by replica, rank by rank: dp x tp
   std::int64_t tp = 1;
@@ -68,7 +78,13 @@ struct MemoryPlan {
 Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
                                const OptionSet& options);
 
+// How far each option may be moved with the others as they are. Errors: as plan_memory().
+Result<MemoryWindow> plan_window(const Machine& machine, const ModelSpec& model,
+                                 const OptionSet& options);
+
+// memory_plan_json.cc. Bytes are integers; terms and trust their names.
 Json memory_plan_to_json(const MemoryPlan& plan);
+// Errors: Code::invalid, naming the member.
 Result<MemoryPlan> memory_plan_from_json(const Json& json);
 
 }  // namespace plimsoll

@@ -1,0 +1,231 @@
+#include <array>
+
+#include <fmt/format.h>
+
+#include "shared/memory/memory_plan.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<Term, 8> kTerms = {Term::weights,   Term::tables, Term::activations,
+                                        Term::workspace, Term::logits, Term::collective,
+                                        Term::process,   Term::kv};
+constexpr std::array<Trust, 4> kTrusts = {Trust::computed, Trust::measured, Trust::assumed,
+                                          Trust::margin};
+constexpr std::array<Code, 7> kCodes = {Code::invalid,     Code::not_found, Code::does_not_fit,
+                                        Code::unavailable, Code::timed_out, Code::corrupt,
+                                        Code::internal};
+
+Json range_to_json(Range range) { return Json::array({range.begin, range.end}); }
+
+Json strings_to_json(const std::vector<std::string>& items) {
+  Json out = Json::array();
+  for (const std::string& item : items) out.push(item);
+  return out;
+}
+
+Json rank_to_json(const RankPlan& rank) {
+  Json cpus = Json::array();
+  for (const int cpu : rank.cpus) cpus.push(cpu);
+  Json rows = Json::array();
+  for (const PlanRow& row : rank.rows) {
+    rows.push(Json::object({{"term", term_name(row.term)},
+                            {"bytes", row.bytes},
+                            {"formula", row.formula},
+                            {"trust", trust_name(row.trust)}}));
+  }
+  return Json::object({{"replica", rank.replica},
+                       {"rank", rank.rank},
+                       {"heads", range_to_json(rank.shard.heads)},
+                       {"kv_heads", range_to_json(rank.shard.kv_heads)},
+                       {"ffn", range_to_json(rank.shard.ffn)},
+                       {"vocab", range_to_json(rank.shard.vocab)},
+                       {"cpus", std::move(cpus)},
+                       {"threads", rank.threads},
+                       {"numa_node", rank.numa_node},
+                       {"budget", rank.budget},
+                       {"total", rank.total()},
+                       {"rows", std::move(rows)}});
+}
+
+// Reads members of one object; the first mistake stays.
+class Reader {
+ public:
+  Reader(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  void read(std::string_view name, std::int64_t& value) {
+    const Json* found = member(name, "an integer");
+    if (found == nullptr) return;
+    if (!found->is_integer()) return mistake(name, "an integer");
+    value = found->as_int();
+  }
+  void read(std::string_view name, int& value) {
+    std::int64_t wide = 0;
+    read(name, wide);
+    value = static_cast<int>(wide);
+  }
+  void read(std::string_view name, std::string& value) {
+    const Json* found = member(name, "a string");
+    if (found == nullptr) return;
+    if (!found->is_string()) return mistake(name, "a string");
+    value = found->as_string();
+  }
+  void read(std::string_view name, Range& range) {
+    const Json* found = member(name, "two integers");
+    if (found == nullptr) return;
+    if (!found->is_array() || found->as_array().size() != 2 || !found->as_array()[0].is_integer() ||
+        !found->as_array()[1].is_integer()) {
+      return mistake(name, "two integers");
+    }
+    range = {found->as_array()[0].as_int(), found->as_array()[1].as_int()};
+  }
+  // One of an enumeration's names.
+  template <typename Enum, std::size_t count>
+  void read(std::string_view name, Enum& value, const std::array<Enum, count>& all,
+            const char* (*name_of)(Enum)) {
+    std::string text;
+    read(name, text);
+    for (const Enum candidate : all) {
+      if (text == name_of(candidate)) {
+        value = candidate;
+        return;
+      }
+    }
+    mistake(name, "a known name");
+  }
+  // Calls `read_item` with each item of an array.
+  template <typename ReadItem>
+  void each(std::string_view name, ReadItem read_item) {
+    const Json* found = member(name, "an array");
+    if (found == nullptr) return;
+    if (!found->is_array()) return mistake(name, "an array");
+    for (const Json& item : found->as_array()) {
+      Status status = read_item(item);
+      if (!status && !error_) error_ = status.error();
+    }
+  }
+  const Json* optional(std::string_view name) const {
+    const Json* found = object_.find(name);
+    return found == nullptr || found->is_null() ? nullptr : found;
+  }
+
+  Status status() const { return error_ ? Status(*error_) : Status(); }
+
+ private:
+  const Json* member(std::string_view name, std::string_view expected) {
+    const Json* found = object_.find(name);
+    if (found == nullptr) mistake(name, expected);
+    return found;
+  }
+  void mistake(std::string_view name, std::string_view expected) {
+    if (!error_)
+      error_ = invalid(fmt::format("memory plan: {}{} must be {}", where_, name, expected));
+  }
+
+  const Json& object_;
+  std::string where_;
+  std::optional<Error> error_;
+};
+
+Status read_row(const Json& json, RankPlan& rank) {
+  PlanRow row;
+  Reader in(json, "rows[].");
+  in.read("term", row.term, kTerms, term_name);
+  in.read("bytes", row.bytes);
+  in.read("formula", row.formula);
+  in.read("trust", row.trust, kTrusts, trust_name);
+  rank.rows.push_back(std::move(row));
+  return in.status();
+}
+
+Status read_rank(const Json& json, MemoryPlan& plan) {
+  RankPlan rank;
+  Reader in(json, "ranks[].");
+  in.read("replica", rank.replica);
+  in.read("rank", rank.rank);
+  in.read("heads", rank.shard.heads);
+  in.read("kv_heads", rank.shard.kv_heads);
+  in.read("ffn", rank.shard.ffn);
+  in.read("vocab", rank.shard.vocab);
+  in.each("cpus", [&](const Json& cpu) -> Status {
+    if (!cpu.is_integer()) return invalid("memory plan: ranks[].cpus must be integers");
+    rank.cpus.push_back(static_cast<int>(cpu.as_int()));
+    return {};
+  });
+  in.read("threads", rank.threads);
+  in.read("numa_node", rank.numa_node);
+  in.read("budget", rank.budget);
+  in.each("rows", [&](const Json& row) { return read_row(row, rank); });
+  plan.ranks.push_back(std::move(rank));
+  return in.status();
+}
+
+Status read_decisions(const Json& json, PlanDecisions& decisions) {
+  Reader in(json, "decisions.");
+  in.read("context_length", decisions.context_length);
+  in.read("max_running_requests", decisions.max_running_requests);
+  in.read("step_tokens_max", decisions.step_tokens_max);
+  in.read("logit_rows_max", decisions.logit_rows_max);
+  in.read("kv_blocks", decisions.kv_blocks);
+  in.each("notes", [&](const Json& note) -> Status {
+    if (!note.is_string()) return invalid("memory plan: decisions.notes must be strings");
+    decisions.notes.push_back(note.as_string());
+    return {};
+  });
+  return in.status();
+}
+
+}  // namespace
+
+Json memory_plan_to_json(const MemoryPlan& plan) {
+  Json ranks = Json::array();
+  for (const RankPlan& rank : plan.ranks) ranks.push(rank_to_json(rank));
+  const PlanDecisions& decided = plan.decisions;
+  Json refusal;
+  if (plan.refusal) {
+    refusal =
+        Json::object({{"code", code_name(plan.refusal->code)}, {"message", plan.refusal->message}});
+  }
+  return Json::object(
+      {{"fits", !plan.refusal.has_value()},
+       {"tp", plan.tp},
+       {"dp", plan.dp},
+       {"budget_total", plan.budget_total},
+       {"budget_source", plan.budget_source},
+       {"decisions", Json::object({{"context_length", decided.context_length},
+                                   {"max_running_requests", decided.max_running_requests},
+                                   {"step_tokens_max", decided.step_tokens_max},
+                                   {"logit_rows_max", decided.logit_rows_max},
+                                   {"kv_blocks", decided.kv_blocks},
+                                   {"notes", strings_to_json(decided.notes)}})},
+       {"ranks", std::move(ranks)},
+       {"refusal", std::move(refusal)}});
+}
+
+Result<MemoryPlan> memory_plan_from_json(const Json& json) {
+  if (!json.is_object()) {
+    return invalid(fmt::format("memory plan: must be an object, not {}", json.type_name()));
+  }
+  MemoryPlan plan;
+  Reader in(json, "");
+  in.read("tp", plan.tp);
+  in.read("dp", plan.dp);
+  in.read("budget_total", plan.budget_total);
+  in.read("budget_source", plan.budget_source);
+  const Json* decisions = in.optional("decisions");
+  if (decisions == nullptr) return invalid("memory plan: decisions are missing");
+  TRY(read_decisions(*decisions, plan.decisions));
+  in.each("ranks", [&](const Json& rank) { return read_rank(rank, plan); });
+  if (const Json* refusal = in.optional("refusal")) {
+    Error error;
+    Reader inner(*refusal, "refusal.");
+    inner.read("code", error.code, kCodes, code_name);
+    inner.read("message", error.message);
+    TRY(inner.status());
+    plan.refusal = std::move(error);
+  }
+  TRY(in.status());
+  return plan;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,178 @@
+#include "shared/memory/memory_terms.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "shared/base/replica_segment.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kFloat = 4;
+constexpr Bytes kProcessBytes = 24 * kMiB;
+
+// Constants of kernels/cpu, restated since `shared` cannot include it: bytes of a block of 32
+// quantised activations; rows of an attention tile, keys of a split, lanes of running sums.
+constexpr Bytes kInt8Block = 44;
+constexpr std::int64_t kInt8BlockColumns = 32;
+constexpr std::int64_t kTileRows = 48;
+constexpr std::int64_t kSplitTokens = 256;
+constexpr std::int64_t kSumLanes = 16;
+constexpr Bytes kThreadBoundBytes = 64;    // of one thread's share of an attention call, at most
+constexpr std::int64_t kOwnPanelRows = 2;  // that a thread quantises for itself
+
+// Of the sampler's arrays, per token of the vocabulary: adjusted logits, weights, candidates and
+// counts.
+constexpr Bytes kSamplerBytes = 4 + 8 + 8 + 4;
+
+Bytes aligned(Bytes bytes) { return round_up(bytes, kBufferAlignment); }
+Bytes floats(std::int64_t rows, std::int64_t cols) { return aligned(rows * cols * kFloat); }
+
+std::int64_t qkv_width(const TermInputs& in) {
+  return (in.rank.shard.heads.size() + 2 * in.rank.shard.kv_heads.size()) * in.model.head_dim;
+}
+std::int64_t attention_width(const TermInputs& in) {
+  return in.rank.shard.heads.size() * in.model.head_dim;
+}
+std::int64_t widest_input(const TermInputs& in) {
+  return std::max({in.model.hidden, attention_width(in), in.rank.shard.ffn.size()});
+}
+std::int64_t blocks_of_request(const TermInputs& in) {
+  return ceil_div(in.step.context_length, kKvBlockTokens);
+}
+
+Bytes linear_scratch(const TermInputs& in) {
+  const std::int64_t cols = widest_input(in);
+  const std::int64_t rows = std::max(in.step.step_tokens_max, in.rank.threads * kOwnPanelRows);
+  return rows * (ceil_div(cols, kInt8BlockColumns) * kInt8Block + cols * kFloat);
+}
+
+Bytes attention_scratch(const TermInputs& in) {
+  const std::int64_t tile = kTileRows * (in.model.head_dim + kKvBlockTokens + 1 + kSumLanes);
+  const std::int64_t partial = kTileRows * (in.model.head_dim + 2);
+  const std::int64_t partials = 2 + ceil_div(in.step.context_length, kSplitTokens);
+  return in.rank.threads * aligned((tile + partials * partial) * kFloat) +
+         (in.rank.threads + 1) * kThreadBoundBytes;
+}
+
+std::string tables_formula(const TermInputs& in) {
+  return fmt::format("{} positions x {} x 4 B (rope) + {} requests x {} blocks x 4 B",
+                     grouped(in.step.context_length), in.model.rope_dim,
+                     in.step.max_running_requests, grouped(blocks_of_request(in)));
+}
+
+std::string activations_formula(const TermInputs& in) {
+  return fmt::format(
+      "{} tokens x ({} x 2 + {} qkv + {} attention + {} ffn) x 4 B + {} rows x {} x 4 B",
+      grouped(in.step.step_tokens_max), in.model.hidden, qkv_width(in), attention_width(in),
+      grouped(in.rank.shard.ffn.size()), in.step.logit_rows_max, in.model.hidden);
+}
+
+std::string workspace_formula(const TermInputs& in) {
+  if (linear_scratch(in) >= attention_scratch(in)) {
+    return fmt::format("{} tokens x {} columns x 5.375 B (quantised and f32 inputs)",
+                       grouped(in.step.step_tokens_max), grouped(widest_input(in)));
+  }
+  return fmt::format("{} threads x {} splits of {} keys (attention)", in.rank.threads,
+                     grouped(ceil_div(in.step.context_length, kSplitTokens)), kSplitTokens);
+}
+
+std::string logits_formula(const TermInputs& in) {
+  const std::int64_t rows = in.step.logit_rows_max;
+  const std::int64_t own = in.rank.shard.vocab.size();
+  if (in.tp == 1 || !in.rank.leader) return fmt::format("{} rows x {} x 4 B", rows, grouped(own));
+  return fmt::format("{} rows x ({} own + {} gathered) x 4 B", rows, grouped(own),
+                     grouped(in.model.vocab));
+}
+
+std::string collective_formula(const TermInputs& in) {
+  if (in.tp == 1) return "one rank: nothing to exchange";
+  return fmt::format("({} ranks x 2 slots x {} + {} ring) / {}", in.tp,
+                     format_bytes(kSlotFloatsDefault * kFloat), format_bytes(kStepRingBytesDefault),
+                     in.tp);
+}
+
+std::string process_formula(const TermInputs& in) {
+  const std::string base = fmt::format("{} assumed", format_bytes(kProcessBytes));
+  if (!in.rank.leader) return base;
+  return fmt::format("{} + {} tokens x {} B (sampler)", base, grouped(in.model.vocab),
+                     kSamplerBytes);
+}
+
+}  // namespace
+
+Bytes tables_bytes(const TermInputs& in) {
+  return 2 * floats(in.step.context_length, ceil_div(in.model.rope_dim, 2)) +
+         aligned(in.step.max_running_requests * blocks_of_request(in) * 4);
+}
+
+Bytes activations_bytes(const TermInputs& in) {
+  const Tokens rows = in.step.step_tokens_max;
+  return 2 * floats(rows, in.model.hidden) + floats(rows, qkv_width(in)) +
+         floats(rows, attention_width(in)) + floats(rows, in.rank.shard.ffn.size()) +
+         floats(in.step.logit_rows_max, in.model.hidden);
+}
+
+// Operations follow each other, so one scratch serves them all.
+Bytes workspace_bytes(const TermInputs& in) {
+  return aligned(std::max(linear_scratch(in), attention_scratch(in)));
+}
+
+Bytes logits_bytes(const TermInputs& in) {
+  const Bytes own = floats(in.step.logit_rows_max, in.rank.shard.vocab.size());
+  if (in.tp == 1 || !in.rank.leader) return own;
+  return own + floats(in.step.logit_rows_max, in.model.vocab);
+}
+
+// Two slots a rank, the ring, and room for the lines that synchronise them.
+Bytes collective_bytes(const TermInputs& in) {
+  if (in.tp == 1) return 0;
+  constexpr Bytes kLines = 64 * kKiB;
+  return aligned(
+      ceil_div(in.tp * 2 * kSlotFloatsDefault * kFloat + kStepRingBytesDefault + kLines, in.tp));
+}
+
+Bytes process_bytes(const TermInputs& in) {
+  return kProcessBytes + (in.rank.leader ? aligned(in.model.vocab * kSamplerBytes) : 0);
+}
+
+Bytes fixed_bytes(const TermInputs& in) {
+  return in.rank.weights + tables_bytes(in) + activations_bytes(in) + workspace_bytes(in) +
+         logits_bytes(in) + collective_bytes(in) + process_bytes(in);
+}
+
+std::vector<PlanRow> fixed_rows(const TermInputs& in) {
+  return {
+      {Term::weights, in.rank.weights, "every matrix of this rank as packed, norms as f32",
+       Trust::computed},
+      {Term::tables, tables_bytes(in), tables_formula(in), Trust::computed},
+      {Term::activations, activations_bytes(in), activations_formula(in), Trust::computed},
+      {Term::workspace, workspace_bytes(in), workspace_formula(in), Trust::computed},
+      {Term::logits, logits_bytes(in), logits_formula(in), Trust::computed},
+      {Term::collective, collective_bytes(in), collective_formula(in), Trust::computed},
+      {Term::process, process_bytes(in), process_formula(in), Trust::assumed},
+  };
+}
+
+Bytes kv_block_bytes(const ModelSpec& model, const RankShard& shard) {
+  return kKvBlockTokens * model.kv_bytes_per_token(shard.kv_heads.size());
+}
+
+PlanRow kv_row(const ModelSpec& model, const RankShard& shard, Blocks blocks) {
+  return {
+      Term::kv, blocks * kv_block_bytes(model, shard),
+      fmt::format("{} blocks x {} tokens x {} layers x 2 x {} KV heads x {} x 2 B", grouped(blocks),
+                  kKvBlockTokens, model.layers, shard.kv_heads.size(), model.head_dim),
+      Trust::computed};
+}
+
+std::string grouped(std::int64_t value) {
+  std::string digits = std::to_string(value);
+  const std::size_t first = value < 0 ? 1 : 0;
+  for (std::size_t at = digits.size(); at > first + 3; at -= 3) digits.insert(at - 3, ",");
+  return digits;
+}
+
+}  // namespace plimsoll
