@@ -169,10 +169,14 @@ PlanRow kv_row(const ModelSpec& model, const RankShard& shard, Blocks blocks) {
 }
 
 std::string grouped(std::int64_t value) {
-  std::string digits = std::to_string(value);
+  const std::string digits = std::to_string(value);
   const std::size_t first = value < 0 ? 1 : 0;
-  for (std::size_t at = digits.size(); at > first + 3; at -= 3) digits.insert(at - 3, ",");
-  return digits;
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > first && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 
 }  // namespace plimsoll
