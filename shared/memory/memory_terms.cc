@@ -39,6 +39,8 @@ std::int64_t attention_width(const TermInputs& in) {
 std::int64_t widest_input(const TermInputs& in) {
   return std::max({in.model.hidden, attention_width(in), in.rank.shard.ffn.size()});
 }
+// The residual stream, and with several ranks the partial sum that they reduce.
+std::int64_t residual_copies(const TermInputs& in) { return in.tp == 1 ? 1 : 2; }
 std::int64_t blocks_of_request(const TermInputs& in) {
   return ceil_div(in.step.context_length, kKvBlockTokens);
 }
@@ -64,10 +66,10 @@ std::string tables_formula(const TermInputs& in) {
 }
 
 std::string activations_formula(const TermInputs& in) {
-  return fmt::format(
-      "{} tokens x ({} x 2 + {} qkv + {} attention + {} ffn) x 4 B + {} rows x {} x 4 B",
-      grouped(in.step.step_tokens_max), in.model.hidden, qkv_width(in), attention_width(in),
-      grouped(in.rank.shard.ffn.size()), in.step.logit_rows_max, in.model.hidden);
+  return fmt::format("{} tokens x ({}{} + {} qkv + {} attention + {} ffn) x 4 B",
+                     grouped(in.step.step_tokens_max), in.model.hidden,
+                     in.tp == 1 ? "" : fmt::format(" x {}", residual_copies(in)), qkv_width(in),
+                     attention_width(in), grouped(in.rank.shard.ffn.size()));
 }
 
 std::string workspace_formula(const TermInputs& in) {
@@ -82,14 +84,16 @@ std::string workspace_formula(const TermInputs& in) {
 std::string logits_formula(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const std::int64_t own = in.rank.shard.vocab.size();
-  if (in.tp == 1 || !in.rank.leader) return fmt::format("{} rows x {} x 4 B", rows, grouped(own));
-  return fmt::format("{} rows x ({} own + {} gathered) x 4 B", rows, grouped(own),
-                     grouped(in.model.vocab));
+  if (in.tp == 1 || !in.rank.leader) {
+    return fmt::format("{} rows x ({} inputs + {}) x 4 B", rows, in.model.hidden, grouped(own));
+  }
+  return fmt::format("{} rows x ({} inputs + {} own + {} gathered) x 4 B", rows, in.model.hidden,
+                     grouped(own), grouped(in.model.vocab));
 }
 
 std::string collective_formula(const TermInputs& in) {
   if (in.tp == 1) return "one rank: nothing to exchange";
-  return fmt::format("({} ranks x 2 slots x {} + {} ring) / {}", in.tp,
+  return fmt::format("({} ranks x 2 slots x {} + {} ring and its lines) / {} ranks", in.tp,
                      format_bytes(kSlotFloatsDefault * kFloat), format_bytes(kStepRingBytesDefault),
                      in.tp);
 }
@@ -110,9 +114,8 @@ Bytes tables_bytes(const TermInputs& in) {
 
 Bytes activations_bytes(const TermInputs& in) {
   const Tokens rows = in.step.step_tokens_max;
-  return 2 * floats(rows, in.model.hidden) + floats(rows, qkv_width(in)) +
-         floats(rows, attention_width(in)) + floats(rows, in.rank.shard.ffn.size()) +
-         floats(in.step.logit_rows_max, in.model.hidden);
+  return residual_copies(in) * floats(rows, in.model.hidden) + floats(rows, qkv_width(in)) +
+         floats(rows, attention_width(in)) + floats(rows, in.rank.shard.ffn.size());
 }
 
 // Operations follow each other, so one scratch serves them all.
@@ -121,17 +124,16 @@ Bytes workspace_bytes(const TermInputs& in) {
 }
 
 Bytes logits_bytes(const TermInputs& in) {
-  const Bytes own = floats(in.step.logit_rows_max, in.rank.shard.vocab.size());
+  const std::int64_t rows = in.step.logit_rows_max;
+  const Bytes own = floats(rows, in.model.hidden) + floats(rows, in.rank.shard.vocab.size());
   if (in.tp == 1 || !in.rank.leader) return own;
-  return own + floats(in.step.logit_rows_max, in.model.vocab);
+  return own + floats(rows, in.model.vocab);
 }
 
-// Two slots a rank, the ring, and room for the lines that synchronise them.
 Bytes collective_bytes(const TermInputs& in) {
   if (in.tp == 1) return 0;
-  constexpr Bytes kLines = 64 * kKiB;
-  return aligned(
-      ceil_div(in.tp * 2 * kSlotFloatsDefault * kFloat + kStepRingBytesDefault + kLines, in.tp));
+  const ReplicaSegmentShape shape{.ranks = static_cast<int>(in.tp)};
+  return aligned(ceil_div(replica_segment_bytes(shape), in.tp));
 }
 
 Bytes process_bytes(const TermInputs& in) {

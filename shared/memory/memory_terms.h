@@ -41,12 +41,13 @@ struct TermInputs {
 // Rope's cos and sin [context, rope_dim / 2] f32 each, then block tables
 // [requests, blocks of a context] i32.
 Bytes tables_bytes(const TermInputs& in);
-// [step_tokens, ...] f32: residual stream and partial sum (hidden each), q·k·v, attention's output,
-// feed-forward; and the rows whose logits are computed [logit_rows, hidden].
+// [step_tokens, ...] f32: residual stream (twice where ranks reduce partial sums), q·k·v,
+// attention's output, feed-forward.
 Bytes activations_bytes(const TermInputs& in);
 // The CPU backend's scratch; at least Backend::workspace_bytes() (a test of the worker compares).
 Bytes workspace_bytes(const TermInputs& in);
-// [logit_rows, own vocabulary rows] f32, and on a leader of several ranks [logit_rows, vocab].
+// [logit_rows, hidden] f32 of the rows whose logits are computed, [logit_rows, own vocabulary
+// rows], and on a leader of several ranks [logit_rows, vocab].
 Bytes logits_bytes(const TermInputs& in);
 // This rank's share of the segment that its replica's ranks share; nothing at tp = 1.
 Bytes collective_bytes(const TermInputs& in);
