@@ -46,9 +46,10 @@ std::vector<std::string> seeds() {
 
 TEST(FuzzCodec, WhateverDecodesIsStable) {
   const std::vector<std::string> corpus = seeds();
-  const FuzzOptions options{.dictionary = {"PLIM", "step_tokens", "events", "tokens", "result",
-                                           "\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff",
-                                           "\xdb\xff\xff\xff\xff", "\x91", "\xcf", "\xd3"}};
+  const FuzzOptions options{
+      .iterations_max = 200'000,
+      .dictionary = {"PLIM", "step_tokens", "events", "tokens", "result", "\xdd\xff\xff\xff\xff",
+                     "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff", "\x91", "\xcf", "\xd3"}};
   const FuzzReport report = fuzz_corpus(corpus, options, fuzz_codec);
   EXPECT_GT(report.inputs, corpus.size());
 }
