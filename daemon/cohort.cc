@@ -1,0 +1,423 @@
+#include "daemon/cohort.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "shared/base/check.h"
+#include "shared/control/endpoints.h"
+
+namespace plimsoll {
+namespace {
+
+// Peers of a dead rank leave their collectives by themselves within milliseconds; their last words
+// are worth that long. Whoever is still there then is killed.
+constexpr Duration kLeaveTime = milliseconds(300);
+constexpr Duration kPingInterval = seconds(1);
+// A rate over less would jump with every step.
+constexpr Duration kRateWindow = milliseconds(900);
+
+}  // namespace
+
+const char* cohort_state_name(CohortState state) {
+  switch (state) {
+    case CohortState::idle:
+      return "stopped";
+    case CohortState::waiting:
+    case CohortState::dying:
+      return "restarting";
+    case CohortState::loading:
+      return "loading";
+    case CohortState::warming:
+      return "warming";
+    case CohortState::ready:
+      return "ready";
+    case CohortState::draining:
+      return "draining";
+    case CohortState::failed:
+      return "failed";
+  }
+  return "";
+}
+
+const char* worker_state_name(WorkerState state) {
+  static constexpr const char* kNames[] = {"gone",    "hello", "planned",
+                                           "loading", "ready", "draining"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+Cohort::Cohort(const Setup& setup)
+    : setup_(setup),
+      policy_(setup.seed, setup.starts_max),
+      workers_(static_cast<std::size_t>(setup.plan->tp)) {}
+
+bool Cohort::has_processes() const {
+  return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.is_alive; });
+}
+
+Duration Cohort::ping_interval() const {
+  return std::min<Duration>(kPingInterval, options().stall_timeout / 4);
+}
+
+// ---- start ----
+
+void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
+  CHECK(!has_processes() && !is_ended_);
+  incarnation_ = incarnation;
+  ++starts_;
+  state_ = CohortState::loading;
+  was_killed_ = false;
+  figures_ = {};
+  endpoint_ = plimsoll::request_endpoint(setup_.runtime, setup_.replica, incarnation_);
+  out.emplace_back(CreateSegment{setup_.replica, incarnation_, setup_.plan->tp});
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    workers_[rank] = Worker{};
+    workers_[rank].words.rank = static_cast<std::int64_t>(rank);
+    workers_[rank].last_sign = now;
+    // Alive from here on: the answer is ChildStarted or SpawnFailed.
+    workers_[rank].is_alive = true;
+    out.emplace_back(Spawn{{.kind = ChildId::Kind::worker,
+                            .replica = setup_.replica,
+                            .rank = static_cast<std::int64_t>(rank),
+                            .incarnation = incarnation_}});
+  }
+}
+
+void Cohort::child_started(std::int64_t rank, std::int64_t pid, TimePoint now) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  worker.state = WorkerState::hello;
+  worker.pid = pid;
+  worker.words.pid = pid;
+  worker.last_sign = now;
+}
+
+void Cohort::spawn_failed(std::int64_t rank, const Error& error, TimePoint now, Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  worker.is_alive = false;
+  worker.words.verdict = "could not be started: " + error;
+  if (worker.words.first_sign == TimePoint()) worker.words.first_sign = now;
+  begin_dying(rank, "could not be started", now, out);
+  settle(now, out);
+}
+
+void Cohort::hello(const std::string& peer, const Hello& hello, TimePoint now, Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(hello.rank)];
+  worker.peer = peer;
+  worker.device = hello.device;
+  worker.last_sign = now;
+  if (state_ != CohortState::loading) return;
+  worker.state = WorkerState::planned;
+  Load load;
+  load.options = setup_.plan->options_json;
+  load.plan = setup_.plan->plan_json;
+  load.replica = setup_.replica;
+  load.rank = hello.rank;
+  if (hello.rank == 0) load.request_endpoint = endpoint_;
+  out.emplace_back(Send{peer, std::move(load)});
+}
+
+void Cohort::loaded(Worker& worker, const Loaded& loaded, Actions& out) {
+  worker.is_loaded = true;
+  worker.measured = loaded.measured;
+  if (worker.bytes_total > 0) worker.bytes_done = worker.bytes_total;
+  const bool is_last =
+      std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.is_loaded; });
+  if (!is_last || state_ != CohortState::loading) return;
+  state_ = CohortState::warming;
+  send_all(Commit{setup_.plan->kv_blocks}, out);
+}
+
+void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  if (const auto* fault_message = std::get_if<Fault>(&message)) {
+    return fault(worker, rank, *fault_message, now, out);
+  }
+  if (state_ != CohortState::loading && state_ != CohortState::warming &&
+      state_ != CohortState::ready) {
+    return;
+  }
+  if (const auto* progress = std::get_if<Progress>(&message)) {
+    if (worker.state == WorkerState::planned) worker.state = WorkerState::loading;
+    // Only what moves counts: a worker that repeats itself is stuck.
+    if (progress->done != worker.bytes_done || worker.bytes_total == 0) worker.last_sign = now;
+    worker.bytes_done = progress->done;
+    worker.bytes_total = progress->total;
+  } else if (const auto* loaded_message = std::get_if<Loaded>(&message)) {
+    worker.last_sign = now;
+    worker.state = WorkerState::loading;
+    loaded(worker, *loaded_message, out);
+    if (state_ == CohortState::warming) {
+      for (Worker& each : workers_) each.last_sign = now;
+    }
+  } else if (const auto* ready = std::get_if<Ready>(&message)) {
+    if (state_ != CohortState::warming) return;
+    worker.last_sign = now;
+    worker.state = WorkerState::ready;
+    if (!ready->device.empty()) worker.device = ready->device;
+    settle(now, out);
+  } else if (const auto* pong_message = std::get_if<Pong>(&message)) {
+    worker.last_sign = now;
+    if (rank == 0) pong(*pong_message, now);
+  }
+}
+
+void Cohort::pong(const Pong& pong, TimePoint now) {
+  const Duration passed = now - figures_.window_at;
+  if (passed >= kRateWindow) {
+    const std::int64_t tokens = pong.generated_tokens - figures_.window_tokens;
+    figures_.tokens_per_second =
+        static_cast<double>(std::max<std::int64_t>(tokens, 0)) / to_seconds(passed);
+    figures_.window_at = now;
+    figures_.window_tokens = pong.generated_tokens;
+  }
+  const bool is_idle = pong.running + pong.waiting == 0;
+  if (is_idle || pong.steps != figures_.last.steps) figures_.step_at = now;
+  figures_.last = pong;
+}
+
+void Cohort::settle(TimePoint now, Actions& out) {
+  if (state_ == CohortState::warming &&
+      std::all_of(workers_.begin(), workers_.end(),
+                  [](const Worker& w) { return w.state == WorkerState::ready; })) {
+    state_ = CohortState::ready;
+    policy_.became_ready(now);
+    figures_.window_at = now;
+    figures_.step_at = now;
+    for (Worker& worker : workers_) worker.last_sign = now;
+    ping_at_ = now + ping_interval();
+  }
+  if (state_ != CohortState::dying && state_ != CohortState::draining) return;
+  if (!has_processes() && (is_ended_ || is_mute() || now >= bury_at_)) buried(now, out);
+}
+
+// ---- end ----
+
+// Whether no last words of a rank can be on their way any more.
+bool Cohort::is_mute() const {
+  return std::none_of(workers_.begin(), workers_.end(),
+                      [](const Worker& w) { return may_still_speak(w.words) && !w.peer.empty(); });
+}
+
+void Cohort::fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePoint now,
+                   Actions& out) {
+  if (!worker.words.fault) worker.words.fault = Error{code_from_name(fault.code), fault.message};
+  if (worker.words.first_sign == TimePoint()) worker.words.first_sign = now;
+  if (state_ == CohortState::draining) return;
+  begin_dying(rank, fault.message, now, out);
+  settle(now, out);
+}
+
+void Cohort::child_exited(std::int64_t rank, const Ending& ending, TimePoint now, Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  worker.is_alive = false;
+  worker.state = WorkerState::gone;
+  worker.words.ending = ending;
+  worker.words.was_killed = was_killed_;
+  bury_at_ = now + kLastWordsTime;
+  if (worker.words.first_sign == TimePoint()) worker.words.first_sign = now;
+  if (state_ != CohortState::draining) {
+    begin_dying(rank, describe_ending(ending), now, out);
+  } else if (!was_killed_ && (ending.by_signal || ending.code != 0)) {
+    out.emplace_back(
+        Log{LogLevel::warning, fmt::format("replica {}: rank {} {} while it was draining",
+                                           setup_.replica, rank, describe_ending(ending))});
+  }
+  settle(now, out);
+}
+
+void Cohort::begin_dying(std::int64_t rank, const std::string& what, TimePoint now, Actions& out) {
+  if (state_ == CohortState::dying) return;
+  state_ = CohortState::dying;
+  kill_at_ = now + kLeaveTime;
+  out.emplace_back(AbortSegment{
+      setup_.replica, fmt::format("rank {} of replica {} {}", rank, setup_.replica, what)});
+}
+
+// The supervisor's own finding about a rank that does not move; the kernel will not make it leave.
+void Cohort::condemn(std::int64_t rank, Error verdict, TimePoint now, Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  const std::string what = verdict.message;
+  worker.words.verdict = std::move(verdict);
+  worker.words.first_sign = now;
+  begin_dying(rank, what, now, out);
+  kill_all(SIGKILL, out);
+}
+
+void Cohort::kill_all(int signal, Actions& out) {
+  was_killed_ = true;
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    if (!workers_[rank].is_alive) continue;
+    out.emplace_back(Kill{{.kind = ChildId::Kind::worker,
+                           .replica = setup_.replica,
+                           .rank = static_cast<std::int64_t>(rank),
+                           .incarnation = incarnation_},
+                          signal});
+  }
+}
+
+// The last process is gone.
+void Cohort::buried(TimePoint now, Actions& out) {
+  out.emplace_back(DropSegment{setup_.replica, incarnation_});
+  if (is_ended_) {
+    state_ = CohortState::idle;
+    return;
+  }
+  std::vector<LastWords> words;
+  for (const Worker& worker : workers_) words.push_back(worker.words);
+  last_cause_ = find_root_cause(words);
+  has_new_cause_ = true;
+  const std::optional<Duration> delay = policy_.next_delay(last_cause_->code, now);
+  std::string next = "it is not started again";
+  if (delay) {
+    state_ = CohortState::waiting;
+    retry_at_ = now + *delay;
+    next = fmt::format("starting again in {:.1f} s", to_seconds(*delay));
+  } else {
+    state_ = CohortState::failed;
+  }
+  out.emplace_back(Log{LogLevel::error, fmt::format("replica {}: {}; {}", setup_.replica,
+                                                    last_cause_->message, next)});
+}
+
+std::optional<RootCause> Cohort::take_cause() {
+  if (!std::exchange(has_new_cause_, false)) return std::nullopt;
+  return last_cause_;
+}
+
+void Cohort::drain(milliseconds deadline, Actions& out) {
+  is_ended_ = true;
+  if (state_ == CohortState::dying) return;
+  if (!has_processes()) {
+    state_ = CohortState::idle;
+    return;
+  }
+  state_ = CohortState::draining;
+  for (Worker& worker : workers_) {
+    if (worker.is_alive) worker.state = WorkerState::draining;
+  }
+  send_all(Drain{deadline.count()}, out);
+}
+
+void Cohort::end(int signal, TimePoint now, Actions& out) {
+  is_ended_ = true;
+  if (!has_processes()) {
+    state_ = CohortState::idle;
+    return;
+  }
+  if (state_ != CohortState::dying && state_ != CohortState::draining) {
+    state_ = CohortState::draining;
+    out.emplace_back(AbortSegment{setup_.replica, "the deployment is being stopped"});
+  }
+  if (state_ == CohortState::dying) kill_at_ = std::min(kill_at_, now);
+  kill_all(signal, out);
+}
+
+void Cohort::send_all(const Message& message, Actions& out) const {
+  for (const Worker& worker : workers_) {
+    if (worker.is_alive && !worker.peer.empty()) out.emplace_back(Send{worker.peer, message});
+  }
+}
+
+// ---- time ----
+
+// Whether the others wait for it; itself it may wait for as long as they take.
+bool Cohort::is_awaited(const Worker& worker) const {
+  return state_ == CohortState::loading ? !worker.is_loaded : worker.state != WorkerState::ready;
+}
+
+void Cohort::check_loading(TimePoint now, Actions& out) {
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    const Worker& worker = workers_[rank];
+    if (!is_awaited(worker) || now - worker.last_sign < options().load_timeout) continue;
+    const char* where = worker.peer.empty()              ? "has not said hello"
+                        : state_ == CohortState::warming ? "has not finished its first step"
+                                                         : "made no progress with loading";
+    return condemn(static_cast<std::int64_t>(rank),
+                   timed_out(fmt::format("{} for {:.0f} s (--load-timeout)", where,
+                                         to_seconds(now - worker.last_sign))),
+                   now, out);
+  }
+}
+
+void Cohort::check_ready(TimePoint now, Actions& out) {
+  const Duration stall = options().stall_timeout;
+  // After a pause of the daemon itself nobody else is to blame for silence.
+  if (now - ping_at_ > 2 * ping_interval()) {
+    for (Worker& worker : workers_) worker.last_sign = now;
+    figures_.step_at = now;
+  }
+  // Of several silent ranks the one that was silent first holds up the others.
+  const auto silent =
+      std::min_element(workers_.begin(), workers_.end(),
+                       [](const Worker& a, const Worker& b) { return a.last_sign < b.last_sign; });
+  if (now - silent->last_sign >= stall) {
+    return condemn(silent - workers_.begin(),
+                   timed_out(fmt::format("hangs: it has not answered for {:.1f} s "
+                                         "(--stall-timeout)",
+                                         to_seconds(now - silent->last_sign))),
+                   now, out);
+  }
+  if (now - figures_.step_at >= stall) {
+    return condemn(0,
+                   timed_out(fmt::format("hangs: {} requests wait and no step has finished for "
+                                         "{:.1f} s (--stall-timeout)",
+                                         figures_.last.running + figures_.last.waiting,
+                                         to_seconds(now - figures_.step_at))),
+                   now, out);
+  }
+  if (now < ping_at_) return;
+  send_all(Ping{++ping_sequence_}, out);
+  ping_at_ = now + ping_interval();
+}
+
+void Cohort::tick(TimePoint now, Actions& out) {
+  switch (state_) {
+    case CohortState::loading:
+    case CohortState::warming:
+      return check_loading(now, out);
+    case CohortState::ready:
+      return check_ready(now, out);
+    case CohortState::dying:
+      if (has_processes() && now >= kill_at_) {
+        kill_all(SIGKILL, out);
+        kill_at_ = now + kLeaveTime;
+      }
+      return settle(now, out);
+    case CohortState::idle:
+    case CohortState::waiting:  // the deployment starts it, with the next incarnation
+    case CohortState::draining:
+    case CohortState::failed:
+      return;
+  }
+}
+
+std::optional<TimePoint> Cohort::next_deadline() const {
+  switch (state_) {
+    case CohortState::loading:
+    case CohortState::warming: {
+      TimePoint first = TimePoint::max();
+      for (const Worker& worker : workers_) {
+        if (is_awaited(worker)) first = std::min(first, worker.last_sign);
+      }
+      return first + options().load_timeout;
+    }
+    case CohortState::ready: {
+      TimePoint first = figures_.step_at;
+      for (const Worker& worker : workers_) first = std::min(first, worker.last_sign);
+      return std::min(ping_at_, first + options().stall_timeout);
+    }
+    case CohortState::dying:
+      return has_processes() ? kill_at_ : bury_at_;
+    case CohortState::waiting:
+      return retry_at_;
+    case CohortState::idle:
+    case CohortState::draining:
+    case CohortState::failed:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

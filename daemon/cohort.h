@@ -1,0 +1,131 @@
+// Cohort: the workers of one replica, which start, work and end together. Pure.
+//
+// One death ends all of them: a collective cannot be rejoined. Their shared segment is aborted at
+// once, so that peers leave by themselves; those that don't are killed, and when the last one is
+// reaped, the root cause is known and the restart policy says when to start again.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/events.h"
+#include "daemon/restart_policy.h"
+#include "daemon/root_cause.h"
+
+namespace plimsoll {
+
+enum class CohortState {
+  idle,      // no process and none wanted
+  waiting,   // dead; started again at a given time
+  loading,   // from spawn to the last Loaded
+  warming,   // from Commit to the last Ready
+  ready,     // serves
+  draining,  // asked to end
+  dying,     // one has died, the others go
+  failed,    // dead, and not started again
+};
+const char* cohort_state_name(CohortState state);
+
+enum class WorkerState { gone, hello, planned, loading, ready, draining };
+const char* worker_state_name(WorkerState state);
+
+struct Worker {
+  WorkerState state = WorkerState::gone;
+  bool is_alive = false;
+  std::int64_t pid = 0;
+  std::string peer;    // on the control channel, after Hello
+  std::string device;  // as it said itself
+  std::int64_t bytes_done = 0;
+  std::int64_t bytes_total = 0;
+  Json measured;  // bytes by term, after Loaded
+  bool is_loaded = false;
+  TimePoint last_sign;  // of progress while loading, of life while ready
+  LastWords words;
+};
+
+// Of the leader, from its answers to pings.
+struct LeaderFigures {
+  Pong last;
+  double tokens_per_second = 0;
+  TimePoint window_at;  // of the rate's measurement
+  std::int64_t window_tokens = 0;
+  TimePoint step_at;  // when it last had nothing to do or had finished another step
+};
+
+class Cohort {
+ public:
+  struct Setup {
+    const LaunchPlan* plan;  // outlives the cohort
+    std::int64_t replica = 0;
+    std::string runtime;  // folder of the sockets
+    std::uint64_t seed = 0;
+    int starts_max = 1;
+  };
+  explicit Cohort(const Setup& setup);
+
+  // `incarnation` of this start, never used before.
+  void start(std::int64_t incarnation, TimePoint now, Actions& out);
+  void child_started(std::int64_t rank, std::int64_t pid, TimePoint now);
+  void spawn_failed(std::int64_t rank, const Error& error, TimePoint now, Actions& out);
+  void child_exited(std::int64_t rank, const Ending& ending, TimePoint now, Actions& out);
+  void hello(const std::string& peer, const Hello& hello, TimePoint now, Actions& out);
+  void said(std::int64_t rank, const Message& message, TimePoint now, Actions& out);
+  void tick(TimePoint now, Actions& out);
+
+  // Finish what runs, then leave; an error only if it never happens (the caller has the deadline).
+  void drain(milliseconds deadline, Actions& out);
+  // Ends it for good: no restart.
+  void end(int signal, TimePoint now, Actions& out);
+  void send_all(const Message& message, Actions& out) const;
+
+  CohortState state() const { return state_; }
+  std::int64_t replica() const { return setup_.replica; }
+  std::int64_t incarnation() const { return incarnation_; }
+  std::int64_t restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
+  bool has_processes() const;
+  const std::vector<Worker>& workers() const { return workers_; }
+  const LeaderFigures& figures() const { return figures_; }
+  const std::string& endpoint() const { return endpoint_; }  // of the leader's requests
+  const std::optional<RootCause>& last_cause() const { return last_cause_; }
+  std::optional<RootCause> take_cause();  // each one once
+  TimePoint retry_at() const { return retry_at_; }
+  std::optional<TimePoint> next_deadline() const;
+
+ private:
+  const Options& options() const { return setup_.plan->options.values; }
+  Duration ping_interval() const;
+  void kill_all(int signal, Actions& out);
+  void begin_dying(std::int64_t rank, const std::string& what, TimePoint now, Actions& out);
+  void fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePoint now, Actions& out);
+  void loaded(Worker& worker, const Loaded& loaded, Actions& out);
+  void pong(const Pong& pong, TimePoint now);
+  bool is_awaited(const Worker& worker) const;
+  bool is_mute() const;
+  void settle(TimePoint now, Actions& out);
+  void buried(TimePoint now, Actions& out);
+  void condemn(std::int64_t rank, Error verdict, TimePoint now, Actions& out);
+  void check_loading(TimePoint now, Actions& out);
+  void check_ready(TimePoint now, Actions& out);
+
+  Setup setup_;
+  RestartPolicy policy_;
+  CohortState state_ = CohortState::idle;
+  std::vector<Worker> workers_;
+  std::int64_t incarnation_ = 0;
+  std::int64_t starts_ = 0;
+  std::string endpoint_;
+  bool is_ended_ = false;
+  std::int64_t ping_sequence_ = 0;
+  TimePoint ping_at_;  // when the next one is due
+  TimePoint kill_at_;  // while dying
+  TimePoint bury_at_;  // when all are gone, but last words may follow
+  bool was_killed_ = false;
+  TimePoint retry_at_;
+  LeaderFigures figures_;
+  std::optional<RootCause> last_cause_;
+  bool has_new_cause_ = false;
+};
+
+}  // namespace plimsoll

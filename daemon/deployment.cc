@@ -1,0 +1,392 @@
+#include "daemon/deployment.h"
+
+#include <algorithm>
+#include <csignal>
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+namespace {
+
+constexpr Duration kProbeTime = seconds(60);
+constexpr Duration kProbeRetry = milliseconds(500);
+constexpr int kProbesMax = 5;
+// Without requests a worker has nothing to finish; it only has to take the message.
+constexpr Duration kLeaveTime = seconds(2);
+constexpr Duration kTerminateTime = seconds(1);
+
+std::int64_t milliseconds_until(TimePoint deadline, TimePoint now) {
+  return std::max<std::int64_t>(std::chrono::ceil<milliseconds>(deadline - now).count(), 0);
+}
+
+}  // namespace
+
+const char* deployment_state_name(DeploymentState state) {
+  static constexpr const char* kNames[] = {"planned",  "loading", "warming", "serving",
+                                           "draining", "stopped", "failed"};
+  return kNames[static_cast<std::size_t>(state)];
+}
+
+Deployment::Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations)
+    : plan_(std::move(plan)),
+      setup_(std::move(setup)),
+      incarnations_(incarnations),
+      router_({.plan = &plan_, .seed = setup_.seed, .starts_max = setup_.starts_max}) {
+  for (std::int64_t replica = 0; replica < plan_.dp; ++replica) {
+    cohorts_.emplace_back(
+        Cohort::Setup{.plan = &plan_,
+                      .replica = replica,
+                      .runtime = setup_.runtime,
+                      .seed = setup_.seed + 1 + static_cast<std::uint64_t>(replica),
+                      .starts_max = setup_.starts_max});
+  }
+}
+
+Cohort* Deployment::cohort_of(const ChildId& child) {
+  if (child.kind != ChildId::Kind::worker) return nullptr;
+  const auto index = static_cast<std::size_t>(child.replica);
+  if (index >= cohorts_.size() || cohorts_[index].incarnation() != child.incarnation) {
+    return nullptr;
+  }
+  return &cohorts_[index];
+}
+
+bool Deployment::has_processes() const {
+  return router_.has_process() || std::any_of(cohorts_.begin(), cohorts_.end(),
+                                              [](const Cohort& c) { return c.has_processes(); });
+}
+
+Progress Deployment::progress() const {
+  Progress sum;
+  sum.phase = deployment_state_name(state_);
+  for (const Cohort& cohort : cohorts_) {
+    for (const Worker& worker : cohort.workers()) {
+      sum.done += worker.bytes_done;
+      sum.total += worker.bytes_total;
+    }
+  }
+  return sum;
+}
+
+// ---- events ----
+
+void Deployment::start(TimePoint now, Actions& out) {
+  state_ = DeploymentState::loading;
+  for (Cohort& cohort : cohorts_) cohort.start(++incarnations_, now, out);
+  router_.start(++incarnations_, now, out);
+}
+
+void Deployment::child_started(const ChildId& child, std::int64_t pid, TimePoint now,
+                               Actions& out) {
+  if (child.kind == ChildId::Kind::router) {
+    router_.child_started(pid);
+  } else if (Cohort* cohort = cohort_of(child)) {
+    cohort->child_started(child.rank, pid, now);
+  }
+  settle(now, out);
+}
+
+void Deployment::spawn_failed(const ChildId& child, const Error& error, TimePoint now,
+                              Actions& out) {
+  if (child.kind == ChildId::Kind::router) {
+    router_.spawn_failed(error, now, out);
+  } else if (Cohort* cohort = cohort_of(child)) {
+    cohort->spawn_failed(child.rank, error, now, out);
+  }
+  settle(now, out);
+}
+
+void Deployment::child_exited(const ChildId& child, const Ending& ending, TimePoint now,
+                              Actions& out) {
+  if (child.kind == ChildId::Kind::router) {
+    router_.child_exited(ending, now, out);
+  } else if (Cohort* cohort = cohort_of(child)) {
+    cohort->child_exited(child.rank, ending, now, out);
+  }
+  settle(now, out);
+}
+
+// Who says this hello: one of our own, by the pid that it was started with.
+std::optional<ChildId> Deployment::hello(const std::string& peer, const Hello& hello) {
+  if (hello.instance != setup_.instance) return std::nullopt;
+  ChildId child;
+  if (hello.role == "router") {
+    if (!router_.has_process() || router_.pid() != hello.pid) return std::nullopt;
+    child = {.kind = ChildId::Kind::router, .incarnation = router_.incarnation()};
+  } else {
+    if (hello.replica < 0 || hello.replica >= plan_.dp) return std::nullopt;
+    if (hello.rank < 0 || hello.rank >= plan_.tp) return std::nullopt;
+    const Cohort& cohort = cohorts_[static_cast<std::size_t>(hello.replica)];
+    const Worker& worker = cohort.workers()[static_cast<std::size_t>(hello.rank)];
+    if (!worker.is_alive || worker.pid != hello.pid) return std::nullopt;
+    child = {.kind = ChildId::Kind::worker,
+             .replica = hello.replica,
+             .rank = hello.rank,
+             .incarnation = cohort.incarnation()};
+  }
+  // Its predecessors, which can say nothing more, make room.
+  std::erase_if(peers_, [&](const auto& known) {
+    const ChildId& other = known.second;
+    return other.kind == child.kind && other.replica == child.replica && other.rank == child.rank;
+  });
+  peers_[peer] = child;
+  return child;
+}
+
+void Deployment::said(const std::string& peer, const Message& message, TimePoint now,
+                      Actions& out) {
+  if (const auto* words = std::get_if<Hello>(&message)) {
+    const std::optional<ChildId> child = hello(peer, *words);
+    if (!child) {
+      out.emplace_back(Log{LogLevel::warning,
+                           fmt::format("refused a hello of process {}, which is no {} of this "
+                                       "deployment",
+                                       words->pid, words->role == "router" ? "router" : "worker")});
+    } else if (child->kind == ChildId::Kind::router) {
+      router_.hello(peer, now, out);
+    } else {
+      cohort_of(*child)->hello(peer, *words, now, out);
+    }
+    return settle(now, out);
+  }
+  const auto known = peers_.find(peer);
+  if (known == peers_.end()) return;
+  if (known->second.kind == ChildId::Kind::router) {
+    if (known->second.incarnation != router_.incarnation()) return;
+    router_.said(message, now, out);
+    if (const auto* result = std::get_if<ProbeResult>(&message)) probe_result(*result, now, out);
+  } else if (Cohort* cohort = cohort_of(known->second)) {
+    cohort->said(known->second.rank, message, now, out);
+  }
+  settle(now, out);
+}
+
+void Deployment::tick(TimePoint now, Actions& out) {
+  for (Cohort& cohort : cohorts_) cohort.tick(now, out);
+  router_.tick(now, out);
+  settle(now, out);
+}
+
+// ---- decisions ----
+
+bool Deployment::all_ready() const {
+  return std::all_of(cohorts_.begin(), cohorts_.end(),
+                     [](const Cohort& c) { return c.state() == CohortState::ready; });
+}
+
+void Deployment::note_faults(TimePoint now) {
+  for (Cohort& cohort : cohorts_) {
+    if (const std::optional<RootCause> cause = cohort.take_cause()) {
+      last_fault_ = LastFault{cause->message, cohort.replica(), cause->rank, now};
+    }
+  }
+  if (const std::optional<RootCause> cause = router_.take_cause()) {
+    last_fault_ = LastFault{cause->message, -1, -1, now};
+  }
+}
+
+// What is to be done follows from the present states alone, so it is looked at after each event.
+void Deployment::settle(TimePoint now, Actions& out) {
+  note_faults(now);
+  if (stop_phase_ != StopPhase::none) return settle_stop(now, out);
+  if (check_failed(now, out)) return;
+  restart_due(now, out);
+
+  const bool any_ready = std::any_of(cohorts_.begin(), cohorts_.end(), [](const Cohort& c) {
+    return c.state() == CohortState::ready;
+  });
+  const bool is_up =
+      router_.state() == RouterState::listening && (has_served_ ? any_ready : all_ready());
+  if (!is_up) {
+    is_proved_ = false;
+    is_probing_ = false;
+    probes_failed_ = 0;
+    const bool is_loading = std::any_of(cohorts_.begin(), cohorts_.end(), [](const Cohort& c) {
+      return c.state() != CohortState::warming && c.state() != CohortState::ready;
+    });
+    state_ = is_loading ? DeploymentState::loading : DeploymentState::warming;
+  } else if (!is_proved_) {
+    state_ = DeploymentState::warming;
+  } else {
+    state_ = DeploymentState::serving;
+    has_served_ = true;
+  }
+  publish(out);
+  if (is_up && !is_proved_) probe(now, out);
+}
+
+// Whether something has failed for good that the deployment cannot do without; then it ends here.
+bool Deployment::check_failed(TimePoint now, Actions& out) {
+  const auto is_failed = [](const Cohort& c) { return c.state() == CohortState::failed; };
+  const auto failed = std::find_if(cohorts_.begin(), cohorts_.end(), is_failed);
+  const bool all_failed = std::all_of(cohorts_.begin(), cohorts_.end(), is_failed);
+  if (failed != cohorts_.end() && (!has_served_ || all_failed)) {
+    const RootCause& cause = *failed->last_cause();
+    fail({cause.code, fmt::format("replica {}: {}", failed->replica(), cause.message)}, now, out);
+    return true;
+  }
+  if (router_.state() == RouterState::failed) {
+    fail({router_.last_cause()->code, router_.last_cause()->message}, now, out);
+    return true;
+  }
+  return false;
+}
+
+void Deployment::restart_due(TimePoint now, Actions& out) {
+  for (Cohort& cohort : cohorts_) {
+    if (cohort.state() == CohortState::waiting && now >= cohort.retry_at()) {
+      cohort.start(++incarnations_, now, out);
+    }
+  }
+  if (router_.state() == RouterState::waiting && now >= router_.retry_at()) {
+    router_.start(++incarnations_, now, out);
+  }
+}
+
+void Deployment::probe(TimePoint now, Actions& out) {
+  if (is_probing_ && now >= probe_at_) {
+    probe_result({probe_sequence_, false, "no answer in time"}, now, out);
+  }
+  if (stop_phase_ != StopPhase::none) return;  // it was the last try
+  if (is_probing_ || (probes_failed_ > 0 && now < probe_at_)) return;
+  is_probing_ = true;
+  probe_at_ = now + kProbeTime;
+  out.emplace_back(Send{router_.peer(), Probe{++probe_sequence_}});
+}
+
+void Deployment::probe_result(const ProbeResult& result, TimePoint now, Actions& out) {
+  if (!is_probing_ || result.sequence != probe_sequence_) return;
+  is_probing_ = false;
+  if (result.ok) {
+    is_proved_ = true;
+    probes_failed_ = 0;
+    return;
+  }
+  ++probes_failed_;
+  probe_at_ = now + kProbeRetry;
+  if (probes_failed_ > kProbesMax) return;  // it has been said
+  out.emplace_back(Log{LogLevel::warning, "a test request was not answered: " + result.message});
+  if (probes_failed_ == kProbesMax && !has_served_) {
+    fail(unavailable("the deployment does not answer a test request: " + result.message), now, out);
+  }
+}
+
+// The table of replicas, whenever it or the router has changed.
+void Deployment::publish(Actions& out) {
+  if (router_.state() != RouterState::listening) return;
+  Replicas table;
+  table.deployment_state = deployment_state_name(state_);
+  if (stop_phase_ != StopPhase::none) {
+    table.reason = "the deployment is being stopped";
+  } else if (state_ != DeploymentState::serving) {
+    table.reason = last_fault_ ? last_fault_->message : "the model is being loaded";
+  }
+  std::string content = table.deployment_state + table.reason;
+  for (const Cohort& cohort : cohorts_) {
+    const bool is_ready = cohort.state() == CohortState::ready;
+    table.replicas.push_back({.replica = cohort.replica(),
+                              .state = cohort_state_name(cohort.state()),
+                              .endpoint = is_ready ? cohort.endpoint() : "",
+                              .incarnation = cohort.incarnation()});
+    content += fmt::format(" {} {}", table.replicas.back().state, cohort.incarnation());
+  }
+  if (content == published_ && router_.peer() == published_to_) return;
+  published_ = content;
+  published_to_ = router_.peer();
+  out.emplace_back(Send{router_.peer(), std::move(table)});
+}
+
+void Deployment::set_live(const OptionSet& options, Json options_json, Actions& out) {
+  plan_.options = options;
+  plan_.options_json = std::move(options_json);
+  const SetLive live = live_settings(options.values);
+  for (const Cohort& cohort : cohorts_) cohort.send_all(live, out);
+  if (!router_.peer().empty()) out.emplace_back(Send{router_.peer(), live});
+}
+
+// ---- stop ----
+
+void Deployment::signal_all(int signal, TimePoint now, Actions& out) {
+  router_.end(signal, out);
+  for (Cohort& cohort : cohorts_) cohort.end(signal, now, out);
+}
+
+void Deployment::fail(Error error, TimePoint now, Actions& out) {
+  failure_ = std::move(error);
+  terminate(now, out);
+}
+
+// Without waiting for requests.
+void Deployment::terminate(TimePoint now, Actions& out) {
+  state_ = DeploymentState::draining;
+  stop_phase_ = StopPhase::terminated;
+  stop_at_ = now + kTerminateTime;
+  signal_all(SIGTERM, now, out);
+  settle_stop(now, out);
+}
+
+void Deployment::stop(TimePoint now, Actions& out) {
+  if (stop_phase_ != StopPhase::none) return;
+  const milliseconds timeout = plan_.options.values.shutdown_timeout;
+  if (!has_served_ || timeout.count() == 0) return terminate(now, out);
+  state_ = DeploymentState::draining;
+  stop_phase_ = StopPhase::router;
+  stop_at_ = now + timeout;
+  publish(out);
+  router_.drain(timeout, out);
+  settle_stop(now, out);
+}
+
+void Deployment::kill(TimePoint now, Actions& out) {
+  if (!has_processes()) return;
+  state_ = DeploymentState::draining;
+  stop_phase_ = StopPhase::killed;
+  stop_at_ = now + kTerminateTime;
+  signal_all(SIGKILL, now, out);
+}
+
+void Deployment::settle_stop(TimePoint now, Actions& out) {
+  if (stop_phase_ == StopPhase::router && !router_.has_process()) {
+    stop_phase_ = StopPhase::workers;
+    stop_at_ = std::min(stop_at_, now + kLeaveTime);
+    for (Cohort& cohort : cohorts_) {
+      cohort.drain(milliseconds(milliseconds_until(stop_at_, now)), out);
+    }
+  }
+  if (!has_processes()) {
+    // Whatever waits for its next start gets its final state.
+    signal_all(SIGTERM, now, out);
+    state_ = failure_ ? DeploymentState::failed : DeploymentState::stopped;
+    return;
+  }
+  if (now < stop_at_) return;
+  stop_at_ = now + kTerminateTime;
+  const bool was_orderly = stop_phase_ == StopPhase::router || stop_phase_ == StopPhase::workers;
+  if (was_orderly) {
+    out.emplace_back(
+        Log{LogLevel::warning,
+            "processes that have not left in time are terminated (--shutdown-timeout)"});
+  }
+  stop_phase_ = was_orderly ? StopPhase::terminated : StopPhase::killed;
+  signal_all(was_orderly ? SIGTERM : SIGKILL, now, out);
+}
+
+std::optional<TimePoint> Deployment::next_deadline() const {
+  std::optional<TimePoint> first;
+  const auto consider = [&first](const std::optional<TimePoint>& at) {
+    if (at && (!first || *at < *first)) first = at;
+  };
+  for (const Cohort& cohort : cohorts_) {
+    const bool is_restart = cohort.state() == CohortState::waiting;
+    if (!is_restart || stop_phase_ == StopPhase::none) consider(cohort.next_deadline());
+  }
+  consider(router_.next_deadline());
+  if (stop_phase_ != StopPhase::none) {
+    if (has_processes()) consider(stop_at_);
+  } else if (is_probing_ || (probes_failed_ > 0 && !is_proved_)) {
+    consider(probe_at_);
+  }
+  return first;
+}
+
+}  // namespace plimsoll

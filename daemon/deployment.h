@@ -1,0 +1,107 @@
+// Deployment: one launch plan in operation: the replicas' workers and the router. Pure.
+//
+//   loading -> warming -> serving -> draining -> stopped       any -> failed (when nothing is left)
+//
+// It never becomes serving before a real request has been answered through the router. Before it
+// has served, whatever can't be helped by another try ends it; after that it keeps what works.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/cohort.h"
+#include "daemon/events.h"
+#include "daemon/router_child.h"
+
+namespace plimsoll {
+
+enum class DeploymentState { planned, loading, warming, serving, draining, stopped, failed };
+const char* deployment_state_name(DeploymentState state);
+
+struct LastFault {
+  std::string message;
+  std::int64_t replica = -1;  // -1: the router
+  std::int64_t rank = -1;
+  TimePoint at;
+};
+
+class Deployment {
+ public:
+  struct Setup {
+    std::string instance;
+    std::string runtime;
+    std::uint64_t seed = 0;
+    int starts_max = 5;  // of each replica, before it has been ready
+  };
+  // `incarnations` is the daemon's counter.
+  Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations);
+  Deployment(const Deployment&) = delete;
+  Deployment& operator=(const Deployment&) = delete;
+
+  void start(TimePoint now, Actions& out);
+  void child_started(const ChildId& child, std::int64_t pid, TimePoint now, Actions& out);
+  void spawn_failed(const ChildId& child, const Error& error, TimePoint now, Actions& out);
+  void child_exited(const ChildId& child, const Ending& ending, TimePoint now, Actions& out);
+  // Anything but a command. Messages of unknown peers are logged once a peer and dropped.
+  void said(const std::string& peer, const Message& message, TimePoint now, Actions& out);
+  void tick(TimePoint now, Actions& out);
+
+  // In order: the router finishes its requests, then the workers leave, within shutdown_timeout.
+  void stop(TimePoint now, Actions& out);
+  void kill(TimePoint now, Actions& out);  // at once
+  void set_live(const OptionSet& options, Json options_json, Actions& out);
+
+  DeploymentState state() const { return state_; }
+  const std::optional<Error>& failure() const { return failure_; }
+  bool has_processes() const;
+  // Bytes of weights in memory over all ranks, and to be.
+  Progress progress() const;
+  const LaunchPlan& plan() const { return plan_; }
+  const std::vector<Cohort>& cohorts() const { return cohorts_; }
+  const RouterChild& router() const { return router_; }
+  const std::optional<LastFault>& last_fault() const { return last_fault_; }
+  std::optional<TimePoint> next_deadline() const;
+
+ private:
+  enum class StopPhase { none, router, workers, terminated, killed };
+
+  Cohort* cohort_of(const ChildId& child);
+  std::optional<ChildId> hello(const std::string& peer, const Hello& hello);
+  void settle(TimePoint now, Actions& out);
+  void settle_stop(TimePoint now, Actions& out);
+  bool check_failed(TimePoint now, Actions& out);
+  void restart_due(TimePoint now, Actions& out);
+  void probe(TimePoint now, Actions& out);
+  void probe_result(const ProbeResult& result, TimePoint now, Actions& out);
+  void fail(Error error, TimePoint now, Actions& out);
+  void terminate(TimePoint now, Actions& out);
+  void signal_all(int signal, TimePoint now, Actions& out);
+  void note_faults(TimePoint now);
+  bool all_ready() const;
+  void publish(Actions& out);
+
+  LaunchPlan plan_;
+  Setup setup_;
+  std::int64_t& incarnations_;
+  std::vector<Cohort> cohorts_;
+  RouterChild router_;
+  std::map<std::string, ChildId> peers_;
+  DeploymentState state_ = DeploymentState::planned;
+  std::optional<Error> failure_;
+  bool has_served_ = false;
+  std::int64_t probe_sequence_ = 0;
+  bool is_probing_ = false;
+  bool is_proved_ = false;  // the present set of processes has answered a real request
+  int probes_failed_ = 0;   // in a row
+  TimePoint probe_at_;      // the answer's deadline, or the next try
+  StopPhase stop_phase_ = StopPhase::none;
+  TimePoint stop_at_;  // when the present phase of stopping ends
+  std::string published_;
+  std::string published_to_;
+  std::optional<LastFault> last_fault_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,125 @@
+// Events: what may happen to a deployment, and the actions that the supervisor answers with.
+//
+// Plain data on both sides: the supervisor decides on events and never acts; the daemon acts and
+// never decides.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "daemon/launch_plan.h"
+#include "shared/base/clock.h"
+#include "shared/base/log.h"
+#include "shared/base/result.h"
+#include "shared/control/channel.h"
+
+namespace plimsoll {
+
+struct ChildId {
+  enum class Kind { worker, router };
+  Kind kind = Kind::worker;
+  std::int64_t replica = 0;
+  std::int64_t rank = 0;
+  std::int64_t incarnation = 0;  // never reused in the life of a daemon
+  auto operator<=>(const ChildId&) const = default;
+};
+std::string child_name(const ChildId& child);  // "worker 0.1", "router"
+
+// How a process ended.
+struct Ending {
+  bool by_signal = false;
+  int code = 0;  // the signal's number, or the exit code
+};
+
+// ---- events ----
+
+struct Begin {};  // once, first
+// The answer to MakePlan. A plan that does not fit is an error here.
+struct Planned {
+  Result<LaunchPlan> plan;
+};
+// The answer to BindListener.
+struct ListenerBound {
+  Result<std::string> url;
+};
+struct ChildStarted {
+  ChildId child;
+  std::int64_t pid = 0;
+};
+struct SpawnFailed {
+  ChildId child;
+  Error error;
+};
+struct ChildExited {
+  ChildId child;
+  Ending ending;
+};
+struct StopSignal {};
+struct Tick {};  // the time of next_deadline() has come
+
+using Event = std::variant<Begin, Planned, ListenerBound, ChildStarted, SpawnFailed, ChildExited,
+                           Received, StopSignal, Tick>;
+
+// ---- actions ----
+
+struct MakePlan {
+  OptionSet options;
+};
+struct BindListener {
+  std::string host;
+  std::int64_t port = 0;
+};
+struct CloseListener {};
+// Made before the workers of an incarnation start, which get its descriptor.
+struct CreateSegment {
+  std::int64_t replica = 0;
+  std::int64_t incarnation = 0;
+  std::int64_t ranks = 0;
+};
+struct AbortSegment {
+  std::int64_t replica = 0;
+  std::string reason;
+};
+// No process uses it any more; the leader's socket file goes with it.
+struct DropSegment {
+  std::int64_t replica = 0;
+  std::int64_t incarnation = 0;
+};
+struct Spawn {
+  ChildId child;
+};
+struct Kill {
+  ChildId child;
+  int signal = 0;
+};
+struct Send {
+  std::string peer;
+  Message message;
+};
+struct Notify {
+  bool is_ready = false;
+  bool is_stopping = false;
+  std::string status;
+  Duration extend{0};  // of the service manager's start or stop deadline
+};
+struct Log {
+  LogLevel level = LogLevel::info;
+  std::string line;
+};
+struct ApplyLogLevel {
+  std::string level;
+};
+struct SaveState {};  // the status as it is now, for when no daemon can be asked
+struct Exit {
+  int code = 0;
+};
+
+using Action =
+    std::variant<MakePlan, BindListener, CloseListener, CreateSegment, AbortSegment, DropSegment,
+                 Spawn, Kill, Send, Notify, Log, ApplyLogLevel, SaveState, Exit>;
+using Actions = std::vector<Action>;
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+// LaunchPlan: what the supervisor needs to know of a planned deployment: its options and its sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shared/base/json.h"
+#include "shared/base/units.h"
+#include "shared/control/messages.h"
+#include "shared/options/option_parse.h"
+
+namespace plimsoll {
+
+struct LaunchPlan {
+  OptionSet options;
+  Json options_json;  // option_set_to_json
+  Json plan_json;     // memory_plan_to_json
+  std::int64_t tp = 1;
+  std::int64_t dp = 1;
+  Blocks kv_blocks = 0;
+  Tokens context_length = 0;
+  std::string served_model_name;
+  std::vector<Bytes> rank_bytes;  // planned; replica by replica, rank by rank
+  std::vector<std::string> notes;
+};
+
+// The part of the options that running processes take over as it is.
+SetLive live_settings(const Options& options);
+
+}  // namespace plimsoll

@@ -1,0 +1,104 @@
+#include "daemon/root_cause.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "shared/base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// How much an end looks like a cause and not like a consequence; less is more.
+enum class Weight { verdict, signal, fault, exit, peer_fault, quiet_exit, killed };
+
+Weight weigh(const LastWords& words) {
+  if (words.verdict) return Weight::verdict;
+  // Collectives end with `unavailable` when a peer has gone: mostly an echo.
+  if (words.fault) {
+    const Code code = words.fault->code;
+    const bool is_echo = code == Code::unavailable || code == Code::timed_out;
+    return is_echo ? Weight::peer_fault : Weight::fault;
+  }
+  if (words.was_killed || !words.ending) return Weight::killed;
+  if (words.ending->by_signal) return Weight::signal;
+  return words.ending->code != 0 ? Weight::exit : Weight::quiet_exit;
+}
+
+std::string words_of(const LastWords& words) {
+  if (words.verdict) return words.verdict->message;
+  if (words.fault) return "failed: " + words.fault->message;
+  if (!words.ending) return "was ended with its replica";
+  if (!words.ending->by_signal && words.ending->code == 0) return "left without being asked";
+  std::string text = describe_ending(*words.ending);
+  if (words.ending->by_signal && words.ending->code == SIGKILL && !words.was_killed) {
+    text += " (not by plimsolld: by a user, or by the kernel when memory ran out)";
+  }
+  return text;
+}
+
+Code code_of(const LastWords& words) {
+  if (words.verdict) return words.verdict->code;
+  if (words.fault) return words.fault->code;
+  return words.ending ? ending_code(*words.ending) : Code::unavailable;
+}
+
+}  // namespace
+
+RootCause find_root_cause(std::span<const LastWords> ranks) {
+  CHECK(!ranks.empty());
+  const auto order = [](const LastWords& words) {
+    return std::make_tuple(weigh(words), words.first_sign, words.rank);
+  };
+  const auto first =
+      std::min_element(ranks.begin(), ranks.end(),
+                       [&](const LastWords& a, const LastWords& b) { return order(a) < order(b); });
+  RootCause cause{.rank = first->rank, .code = code_of(*first), .message = {}};
+  cause.message =
+      fmt::format("rank {}{} {}", first->rank,
+                  first->pid > 0 ? fmt::format(" (pid {})", first->pid) : "", words_of(*first));
+  const std::size_t peers = ranks.size() - 1;
+  if (peers > 0) {
+    cause.message += fmt::format("; {} {} left with it", peers, peers == 1 ? "peer" : "peers");
+  }
+  return cause;
+}
+
+bool may_still_speak(const LastWords& words) {
+  return words.ending && !words.ending->by_signal && words.ending->code != 0 && !words.fault &&
+         !words.verdict;
+}
+
+std::string describe_ending(const Ending& ending) {
+  if (!ending.by_signal) return fmt::format("exited with code {}", ending.code);
+  const char* name = ::sigabbrev_np(ending.code);
+  return name != nullptr ? fmt::format("was killed by SIG{}", name)
+                         : fmt::format("was killed by signal {}", ending.code);
+}
+
+Code ending_code(const Ending& ending) {
+  if (ending.by_signal) return Code::unavailable;
+  switch (ending.code) {
+    case 78:
+      return Code::invalid;
+    case 3:
+      return Code::does_not_fit;
+    case 75:
+      return Code::unavailable;
+    default:
+      return Code::internal;
+  }
+}
+
+Code code_from_name(const std::string& name) {
+  for (const Code code : {Code::invalid, Code::not_found, Code::does_not_fit, Code::unavailable,
+                          Code::timed_out, Code::corrupt, Code::internal}) {
+    if (name == code_name(code)) return code;
+  }
+  return Code::internal;
+}
+
+}  // namespace plimsoll

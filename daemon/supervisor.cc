@@ -1,0 +1,337 @@
+#include "daemon/supervisor.h"
+
+#include <fmt/format.h>
+
+#include "shared/base/text.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Duration kExtendEvery = seconds(1);
+constexpr Duration kExtendBy = seconds(60);
+constexpr std::int64_t kPercentStep = 25;  // between two lines about loading
+// A reconfiguration has something to go back to, so its new generation gets no second try.
+constexpr int kStartsMax = 5;
+constexpr int kStartsMaxWithPrevious = 1;
+
+std::string listener_name(const Options& options) {
+  return fmt::format("{}:{}", options.host, options.port);
+}
+
+}  // namespace
+
+SetLive live_settings(const Options& options) {
+  return {.log_level = options.log_level,
+          .max_queued_requests = options.max_queued_requests,
+          .step_time_max_ms = options.step_time_max.count()};
+}
+
+std::string child_name(const ChildId& child) {
+  if (child.kind == ChildId::Kind::router) return "router";
+  return fmt::format("worker {}.{}", child.replica, child.rank);
+}
+
+Supervisor::Supervisor(Setup setup) : setup_(std::move(setup)), options_(setup_.options) {}
+
+Actions Supervisor::handle(const Event& event, TimePoint now) {
+  out_.clear();
+  std::visit([&](const auto& alternative) { on(alternative, now); }, event);
+  settle(now);
+  return std::move(out_);
+}
+
+DeploymentState Supervisor::state() const {
+  if (deployment_) return deployment_->state();
+  if (operation_.kind == OperationKind::start) return DeploymentState::planned;
+  return failure_ ? DeploymentState::failed : DeploymentState::stopped;
+}
+
+std::string Supervisor::reason() const {
+  if (deployment_ && deployment_->failure()) return deployment_->failure()->message;
+  if (!deployment_ && failure_) return failure_->message;
+  if (state() == DeploymentState::serving) return "";
+  return last_fault() ? last_fault()->message : "";
+}
+
+const std::optional<LastFault>& Supervisor::last_fault() const {
+  return deployment_ && deployment_->last_fault() ? deployment_->last_fault() : last_fault_;
+}
+
+const char* Supervisor::operation_name() const {
+  static constexpr const char* kNames[] = {"", "start", "stop", "restart", "reconfigure"};
+  return kNames[static_cast<std::size_t>(operation_.kind)];
+}
+
+std::optional<TimePoint> Supervisor::next_deadline() const {
+  return deployment_ ? deployment_->next_deadline() : std::nullopt;
+}
+
+// ---- events ----
+
+void Supervisor::on(const Begin&, TimePoint now) {
+  if (options_.values.model.empty()) {
+    log(LogLevel::info, "idle: waiting for `plimsoll start --model FILE`");
+    was_notified_ready_ = true;
+    out_.emplace_back(Notify{.is_ready = true, .status = "idle: waiting for `plimsoll start`"});
+    out_.emplace_back(SaveState{});
+    return;
+  }
+  begin_operation(OperationKind::start, now).target = options_;
+  // Nobody waits for a reply; a daemon that was started to serve ends when it cannot.
+  operation_.ends_daemon = true;
+  out_.emplace_back(MakePlan{options_});
+}
+
+void Supervisor::on(const Planned& event, TimePoint now) {
+  if (operation_.kind == OperationKind::none || is_exiting_) return;
+  if (!event.plan) {
+    // What runs keeps running.
+    if (is_running()) return finish(exit_code(event.plan.error().code), event.plan.error().message);
+    return target_failed(event.plan.error(), now);
+  }
+  operation_.plan = *event.plan;
+  if (is_running()) {
+    log(LogLevel::info,
+        fmt::format("{}: the running requests are finished first", operation_name()));
+    begin_stop(now);
+  } else {
+    launch(now);
+  }
+}
+
+Supervisor::Operation& Supervisor::begin_operation(OperationKind kind, TimePoint now) {
+  operation_ = {};
+  operation_.kind = kind;
+  operation_.since = now;
+  return operation_;
+}
+
+void Supervisor::launch(TimePoint now) {
+  const LaunchPlan& plan = *operation_.plan;
+  options_ = plan.options;
+  if (operation_.previous && operation_.failure) {
+    generation_ = operation_.previous->generation;
+  } else {
+    generation_ = ++generations_;
+  }
+  launched_at_ = now;
+  operation_.is_launched = true;
+  failure_.reset();
+  for (const std::string& note : plan.notes) log(LogLevel::info, "plan: " + note);
+  // A listener that stays open lets clients wait in its queue while processes change.
+  if (bound_ == listener_name(options_.values)) return create_deployment(now);
+  if (!bound_.empty()) out_.emplace_back(CloseListener{});
+  bound_.clear();
+  url_.clear();
+  out_.emplace_back(BindListener{options_.values.host, options_.values.port});
+}
+
+void Supervisor::on(const ListenerBound& event, TimePoint now) {
+  if (!operation_.plan || is_running()) return;
+  if (!event.url) return target_failed(event.url.error(), now);
+  url_ = *event.url;
+  bound_ = listener_name(options_.values);
+  create_deployment(now);
+}
+
+void Supervisor::create_deployment(TimePoint now) {
+  const bool can_go_back = operation_.previous && !operation_.failure;
+  const Deployment::Setup setup{
+      .instance = setup_.instance,
+      .runtime = setup_.runtime,
+      .seed = setup_.seed + static_cast<std::uint64_t>(generation_) * 1000,
+      .starts_max = can_go_back ? kStartsMaxWithPrevious : kStartsMax};
+  deployment_ = std::make_unique<Deployment>(*operation_.plan, setup, incarnations_);
+  out_.emplace_back(ApplyLogLevel{options_.values.log_level});
+  reported_percent_ = -1;
+  extended_at_ = now;
+  deployment_->start(now, out_);
+}
+
+void Supervisor::on(const ChildStarted& event, TimePoint now) {
+  if (deployment_) deployment_->child_started(event.child, event.pid, now, out_);
+}
+
+void Supervisor::on(const SpawnFailed& event, TimePoint now) {
+  if (deployment_) deployment_->spawn_failed(event.child, event.error, now, out_);
+}
+
+void Supervisor::on(const ChildExited& event, TimePoint now) {
+  if (deployment_) deployment_->child_exited(event.child, event.ending, now, out_);
+}
+
+void Supervisor::on(const Received& event, TimePoint now) {
+  if (const auto* words = std::get_if<Command>(&event.message)) {
+    command(event.peer, *words, now);
+  } else if (deployment_) {
+    deployment_->said(event.peer, event.message, now, out_);
+  }
+}
+
+void Supervisor::on(const StopSignal&, TimePoint now) {
+  if (operation_.kind == OperationKind::stop && operation_.ends_daemon) {
+    if (!deployment_) return;
+    log(LogLevel::warning, "asked to stop again: ending all processes at once");
+    return deployment_->kill(now, out_);
+  }
+  if (operation_.kind != OperationKind::none && operation_.kind != OperationKind::stop) {
+    finish(exit_code(Code::unavailable), "plimsolld was asked to stop");
+  }
+  if (operation_.kind == OperationKind::none) begin_operation(OperationKind::stop, now);
+  operation_.ends_daemon = true;
+  out_.emplace_back(Notify{.is_stopping = true, .status = "stopping"});
+  begin_stop(now);
+}
+
+void Supervisor::on(const Tick&, TimePoint now) {
+  if (deployment_) deployment_->tick(now, out_);
+}
+
+// ---- what follows from the deployment's state ----
+
+void Supervisor::begin_stop(TimePoint now) {
+  if (deployment_) deployment_->stop(now, out_);
+}
+
+void Supervisor::settle(TimePoint now) {
+  if (is_exiting_) return;
+  report(now);
+  if (deployment_) {
+    const DeploymentState state = deployment_->state();
+    if (state == DeploymentState::serving && operation_.kind != OperationKind::none &&
+        operation_.kind != OperationKind::stop) {
+      target_serves(now);
+    }
+    if (state == DeploymentState::stopped || state == DeploymentState::failed) {
+      deployment_gone(now);
+    }
+  } else if (operation_.kind == OperationKind::stop) {
+    deployment_gone(now);
+  }
+}
+
+// No process of the deployment is left.
+void Supervisor::deployment_gone(TimePoint now) {
+  if (deployment_) {
+    failure_ = deployment_->failure();
+    last_fault_ = last_fault();
+    deployment_.reset();
+    report(now);
+  }
+  switch (operation_.kind) {
+    case OperationKind::stop: {
+      const bool ends_daemon = operation_.ends_daemon;
+      const int code = operation_.exit_code;
+      if (!bound_.empty()) out_.emplace_back(CloseListener{});
+      bound_.clear();
+      url_.clear();
+      failure_.reset();
+      finish(0, "stopped");
+      if (ends_daemon) return exit(code);
+      report(now);
+      return;
+    }
+    case OperationKind::restart:
+    case OperationKind::reconfigure:
+    case OperationKind::start:
+      if (failure_ && operation_.is_launched) return target_failed(*failure_, now);
+      return launch(now);
+    case OperationKind::none:
+      // It had served, and nothing of it can be started again.
+      log(LogLevel::error, "failed: " + failure_->message);
+      if (!bound_.empty()) out_.emplace_back(CloseListener{});
+      bound_.clear();
+      url_.clear();
+      return;
+  }
+}
+
+// The operation's new generation could not be brought up; nothing of it is left.
+void Supervisor::target_failed(const Error& error, TimePoint now) {
+  if (operation_.previous && !operation_.failure) {
+    log(LogLevel::error, fmt::format("generation {} failed: {}; going back to generation {}",
+                                     generation_, error.message, operation_.previous->generation));
+    operation_.failure = error;
+    operation_.plan = operation_.previous->plan;
+    return launch(now);
+  }
+  failure_ = error;
+  if (!bound_.empty()) out_.emplace_back(CloseListener{});
+  bound_.clear();
+  url_.clear();
+  const bool ends_daemon = operation_.ends_daemon;
+  std::string message = error.message;
+  if (operation_.failure) {
+    message = fmt::format("{}; and the previous options failed too: {}",
+                          operation_.failure->message, message);
+  }
+  for (const std::string_view line : split(message, '\n')) log(LogLevel::error, std::string(line));
+  finish(exit_code(error.code), message);
+  if (ends_daemon) return exit(exit_code(error.code));
+  report(now);
+}
+
+void Supervisor::target_serves(TimePoint now) {
+  serving_since_ = now;
+  Json result = Json::object({{"url", url_}, {"generation", generation_}});
+  if (!operation_.changes.is_null()) result.set("changes", operation_.changes);
+  if (operation_.failure) {
+    const Error& failure = *operation_.failure;
+    return finish(exit_code(failure.code),
+                  fmt::format("the new options failed: {}; generation {} serves again",
+                              failure.message, generation_),
+                  result);
+  }
+  finish(0, "serving at " + url_, std::move(result));
+}
+
+// Ends the operation with a Reply to all who wait for it.
+void Supervisor::finish(std::int64_t code, const std::string& message, Json result) {
+  for (const std::string& peer : operation_.waiting) reply(peer, code, message, result);
+  operation_ = {};
+}
+
+void Supervisor::exit(int code) {
+  is_exiting_ = true;
+  out_.emplace_back(Notify{.is_stopping = true, .status = "stopped"});
+  out_.emplace_back(SaveState{});
+  out_.emplace_back(Exit{code});
+}
+
+// One line, one record and one word to the service manager for each change that people care about.
+void Supervisor::report(TimePoint now) {
+  const DeploymentState state = this->state();
+  const bool is_loading = state == DeploymentState::loading && deployment_ != nullptr;
+  if (is_loading) {
+    const Progress progress = deployment_->progress();
+    if (progress.total > 0) {
+      const std::int64_t percent = progress.done * 100 / progress.total;
+      const std::string line =
+          fmt::format("loading: {} % of {}", percent, format_bytes(progress.total));
+      if (percent / kPercentStep > reported_percent_ / kPercentStep || reported_percent_ < 0) {
+        log(LogLevel::info, line);
+      }
+      if (percent > reported_percent_ && now - extended_at_ >= kExtendEvery) {
+        extended_at_ = now;
+        out_.emplace_back(Notify{.status = line, .extend = kExtendBy});
+      }
+      reported_percent_ = std::max(reported_percent_, percent);
+    }
+  }
+  if (state == reported_) return;
+  reported_ = state;
+  out_.emplace_back(SaveState{});
+  if (state == DeploymentState::serving) {
+    const std::string line = fmt::format(
+        "serving {} at {} (generation {}, {:.2f} s after its start)",
+        deployment_->plan().served_model_name, url_, generation_, to_seconds(now - launched_at_));
+    log(LogLevel::info, line);
+    out_.emplace_back(Notify{.is_ready = !was_notified_ready_, .status = line});
+    was_notified_ready_ = true;
+    return;
+  }
+  log(LogLevel::info, deployment_state_name(state));
+  out_.emplace_back(Notify{.status = deployment_state_name(state)});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,128 @@
+// Supervisor: generations of one deployment, and what the CLI and signals make of them. Pure: an
+// event in, actions out; the answers to actions come back as events, in order.
+//
+// A generation is one set of options in operation. At most one command that changes anything is
+// under way; its Reply is sent when it is done or has failed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/deployment.h"
+#include "daemon/events.h"
+#include "shared/options/option_diff.h"
+
+namespace plimsoll {
+
+class Supervisor {
+ public:
+  struct Setup {
+    OptionSet options;
+    std::string instance;
+    std::string version;
+    std::int64_t pid = 0;
+    std::string runtime;
+    std::string state;
+    std::string log_file;
+    std::uint64_t seed = 0;
+    TimePoint started;
+  };
+  explicit Supervisor(Setup setup);
+
+  Actions handle(const Event& event, TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  // What `status` shows, read-only.
+  const Setup& setup() const { return setup_; }
+  const OptionSet& options() const { return options_; }
+  const Deployment* deployment() const { return deployment_.get(); }
+  DeploymentState state() const;
+  std::string reason() const;  // why it is not serving
+  std::int64_t generation() const { return generation_; }
+  const std::string& url() const { return url_; }
+  const char* operation_name() const;  // "start", "reconfigure", ...; "" when none is under way
+  const std::optional<LastFault>& last_fault() const;
+  TimePoint serving_since() const { return serving_since_; }
+
+ private:
+  enum class OperationKind { none, start, stop, restart, reconfigure };
+  // What a failed reconfiguration goes back to.
+  struct Previous {
+    OptionSet options;
+    LaunchPlan plan;
+    std::int64_t generation = 0;
+  };
+  struct Operation {
+    OperationKind kind = OperationKind::none;
+    std::vector<std::string> waiting;  // peers that get the Reply
+    OptionSet target;
+    std::optional<LaunchPlan> plan;  // of the target
+    std::optional<Previous> previous;
+    std::optional<Error> failure;  // of the target, while the previous one is started again
+    Json changes;
+    bool is_launched = false;  // what ends now is the target, no longer what ran before
+    bool ends_daemon = false;
+    int exit_code = 0;
+    TimePoint since;
+  };
+
+  void on(const Begin& event, TimePoint now);
+  void on(const Planned& event, TimePoint now);
+  void on(const ListenerBound& event, TimePoint now);
+  void on(const ChildStarted& event, TimePoint now);
+  void on(const SpawnFailed& event, TimePoint now);
+  void on(const ChildExited& event, TimePoint now);
+  void on(const Received& event, TimePoint now);
+  void on(const StopSignal& event, TimePoint now);
+  void on(const Tick& event, TimePoint now);
+
+  // supervisor_commands.cc
+  void command(const std::string& peer, const Command& command, TimePoint now);
+  void start_command(const std::string& peer, const Json& arguments, TimePoint now);
+  void stop_command(const std::string& peer, const Json& arguments, TimePoint now);
+  void restart_command(const std::string& peer, TimePoint now);
+  void reconfigure_command(const std::string& peer, const Json& arguments, TimePoint now);
+  void apply_live(const std::string& peer, OptionSet next, Json changes);
+  bool refuse_while_busy(const std::string& peer, const char* verb);
+  void reply(const std::string& peer, std::int64_t code, std::string message, Json result = {});
+  void reply_error(const std::string& peer, const Error& error);
+
+  bool is_running() const { return deployment_ != nullptr; }
+  Operation& begin_operation(OperationKind kind, TimePoint now);
+  void launch(TimePoint now);
+  void create_deployment(TimePoint now);
+  void begin_stop(TimePoint now);
+  void settle(TimePoint now);
+  void deployment_gone(TimePoint now);
+  void target_failed(const Error& error, TimePoint now);
+  void target_serves(TimePoint now);
+  void finish(std::int64_t code, const std::string& message, Json result = {});
+  void exit(int code);
+  void report(TimePoint now);
+  void log(LogLevel level, std::string line) { out_.emplace_back(Log{level, std::move(line)}); }
+
+  Setup setup_;
+  OptionSet options_;  // of the present generation, or of the next start
+  std::unique_ptr<Deployment> deployment_;
+  std::optional<Error> failure_;  // of the last deployment, when it has failed
+  std::optional<LastFault> last_fault_;
+  std::int64_t generation_ = 0;
+  std::int64_t generations_ = 0;  // numbers given out
+  std::int64_t incarnations_ = 0;
+  Operation operation_;
+  std::string url_;
+  std::string bound_;  // host and port that the listener was bound for; empty: none
+  bool is_exiting_ = false;
+  bool was_notified_ready_ = false;
+  DeploymentState reported_ = DeploymentState::stopped;
+  std::int64_t reported_percent_ = -1;
+  TimePoint extended_at_;
+  TimePoint launched_at_;
+  TimePoint serving_since_;
+  Actions out_;
+};
+
+}  // namespace plimsoll
