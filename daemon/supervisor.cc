@@ -322,9 +322,11 @@ void Supervisor::report(TimePoint now) {
   reported_ = state;
   out_.emplace_back(SaveState{});
   if (state == DeploymentState::serving) {
+    const bool is_first = operation_.kind != OperationKind::none;
     const std::string line = fmt::format(
-        "serving {} at {} (generation {}, {:.2f} s after its start)",
-        deployment_->plan().served_model_name, url_, generation_, to_seconds(now - launched_at_));
+        "serving {} at {} (generation {}{})", deployment_->plan().served_model_name, url_,
+        generation_,
+        is_first ? fmt::format(", started in {:.2f} s", to_seconds(now - launched_at_)) : "");
     log(LogLevel::info, line);
     out_.emplace_back(Notify{.is_ready = !was_notified_ready_, .status = line});
     was_notified_ready_ = true;
