@@ -67,6 +67,12 @@ bool supports(const CpuFeatures& features, CpuPath path) {
   return missing_for(features, path).empty();
 }
 
+Error path_refusal(const CpuFeatures& features, CpuPath path) {
+  return invalid(std::string("make the CPU backend: this machine cannot run the path ") +
+                 cpu_path_name(path) + ", it lacks " + missing_for(features, path) + "; " +
+                 cpu_path_name(best_path(features)) + " is the best that it runs");
+}
+
 CpuPath best_path(const CpuFeatures& features) {
   if (supports(features, CpuPath::avx512)) return CpuPath::avx512;
   if (supports(features, CpuPath::avx2)) return CpuPath::avx2;

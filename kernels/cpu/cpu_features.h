@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "shared/base/result.h"
 
 namespace plimsoll {
 
@@ -18,5 +19,6 @@ CpuFeatures detect_cpu_features();  // by CPUID and XGETBV
 bool supports(const CpuFeatures& features, CpuPath path);
 CpuPath best_path(const CpuFeatures& features);
 std::string missing_for(const CpuFeatures& features, CpuPath path);  // "AVX2, FMA"; empty: none
+Error path_refusal(const CpuFeatures& features, CpuPath path);       // why a path cannot be taken
 
 }  // namespace plimsoll

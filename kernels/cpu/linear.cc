@@ -1,0 +1,233 @@
+#include "kernels/cpu/linear.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/packed_layout.h"
+#include "shared/base/check.h"
+
+namespace plimsoll {
+namespace {
+
+// Up to so many tokens, each thread quantises for itself: it takes less time than a barrier.
+constexpr std::int64_t kOwnPanelsTokens = 2;
+// Bytes of panels that one pass over the weights works on: a share of the second-level cache.
+constexpr Bytes kChunkBytes = 256 * kKiB;
+
+constexpr Bytes int8_bytes(std::int64_t cols) {
+  return ceil_div(cols, kSubBlock) * kInt8BlockBytes;
+}
+constexpr Bytes f32_bytes(std::int64_t cols) { return cols * 4; }
+
+// The panels of one call: those of token t's panel start at t (a multiple of panel_tokens) times
+// the bytes of a token.
+struct Panels {
+  std::byte* int8 = nullptr;
+  std::byte* f32 = nullptr;
+};
+
+struct PartRange {
+  const PackedPart* part = nullptr;
+  bool int8 = false;
+  Bytes group_bytes = 0;
+  TileFunction full = nullptr;                  // of panels of panel_tokens
+  TileFunction tail = nullptr;                  // of the last panel, where it is narrower
+  std::int64_t row_begin = 0, row_end = 0;      // of the part
+  std::int64_t group_begin = 0, group_end = 0;  // that hold them
+  std::int64_t out_col = 0;                     // of row_begin
+};
+
+// One call with what is the same for all threads worked out.
+class Linear {
+ public:
+  Linear(const LinearCall& call, const LinearKernel& kernel, Activations activations,
+         std::span<std::byte> scratch)
+      : call_(call), kernel_(kernel), tokens_(call.in.rows), cols_(call.weight->cols) {
+    std::int64_t out_col = 0;
+    for (const PackedPart& part : call.weight->parts) {
+      PartRange& range = ranges_[parts_++];
+      const bool all = call.row_end == 0;
+      range.part = &part;
+      range.int8 = activations == Activations::int8 && is_quantised(part.dtype);
+      range.group_bytes = packed_bytes(part.dtype, kPackedRows, cols_);
+      const Activations kind = range.int8 ? Activations::int8 : Activations::f32;
+      range.full = kernel.tile(part.dtype, kind, kernel.panel_tokens);
+      range.tail = kernel.tile(part.dtype, kind, static_cast<int>(tokens_ % kernel.panel_tokens));
+      range.row_begin = all ? 0 : call.row_begin;
+      range.row_end = all ? part.rows : call.row_end;
+      range.group_begin = range.row_begin / kPackedRows;
+      range.group_end = ceil_div(range.row_end, kPackedRows);
+      range.out_col = out_col;
+      out_col += range.row_end - range.row_begin;
+      needs_int8_ = needs_int8_ || range.int8;
+      needs_f32_ = needs_f32_ || !range.int8;
+    }
+    scratch_ = scratch.data();
+  }
+
+  void run(ThreadTeam& team) {
+    const int threads = team.size();
+    const bool own = tokens_ <= kOwnPanelsTokens;
+    team.run([&](int index) {
+      const Panels panels = panels_of(own ? index * kOwnPanelsTokens : 0);
+      if (own) {
+        fill(panels, 0, tokens_);
+      } else {
+        fill(panels, tokens_ * index / threads, tokens_ * (index + 1) / threads);
+        team.barrier();
+      }
+      multiply(panels, index, threads);
+    });
+  }
+
+ private:
+  Panels panels_of(std::int64_t first_token) const {
+    std::byte* base = scratch_ + first_token * (int8_bytes(cols_) + f32_bytes(cols_));
+    return {.int8 = base, .f32 = base + std::max(tokens_, std::int64_t{1}) * int8_bytes(cols_)};
+  }
+
+  int panel_width(std::int64_t first_token) const {
+    return static_cast<int>(std::min<std::int64_t>(kernel_.panel_tokens, tokens_ - first_token));
+  }
+
+  void fill(const Panels& panels, std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t t = begin; t < end; ++t) {
+      NormedRow row{.row = call_.in.row(t), .cols = cols_, .weight = call_.norm.weight};
+      if (row.weight != nullptr) row.rms = kernel_.rms_of(row.row, cols_, call_.norm.eps);
+      const std::int64_t first = t - t % kernel_.panel_tokens;
+      const int token = static_cast<int>(t - first), width = panel_width(first);
+      if (needs_int8_) {
+        kernel_.quantise(row, token, width, panels.int8 + first * int8_bytes(cols_));
+      }
+      if (needs_f32_) kernel_.spread(row, token, width, panels.f32 + first * f32_bytes(cols_));
+    }
+  }
+
+  // Token chunks whose panels stay in cache, each over all of this thread's groups.
+  void multiply(const Panels& panels, int index, int threads) const {
+    const Bytes token_bytes = needs_f32_ ? f32_bytes(cols_) : int8_bytes(cols_);
+    const std::int64_t chunk =
+        std::max<std::int64_t>(1, kChunkBytes / token_bytes / kernel_.panel_tokens) *
+        kernel_.panel_tokens;
+    for (std::int64_t t = 0; t < tokens_; t += chunk) {
+      multiply_chunk(panels, t, std::min(t + chunk, tokens_), index, threads);
+    }
+  }
+
+  void multiply_chunk(const Panels& panels, std::int64_t begin, std::int64_t end, int index,
+                      int threads) const {
+    if (call_.epilogue == Epilogue::silu_mul) {
+      const std::int64_t groups = ranges_[0].group_end;
+      for (std::int64_t g = groups * index / threads; g < groups * (index + 1) / threads; ++g) {
+        group_times_tokens(ranges_[0], &ranges_[1], g, panels, begin, end);
+      }
+      return;
+    }
+    std::int64_t groups = 0;
+    for (int p = 0; p < parts_; ++p) groups += ranges_[p].group_end - ranges_[p].group_begin;
+    const std::int64_t mine_begin = groups * index / threads;
+    const std::int64_t mine_end = groups * (index + 1) / threads;
+    std::int64_t before = 0;
+    for (int p = 0; p < parts_; ++p) {
+      const PartRange& range = ranges_[p];
+      const std::int64_t shift = range.group_begin - before;
+      const std::int64_t first = std::max(mine_begin + shift, range.group_begin);
+      const std::int64_t last = std::min(mine_end + shift, range.group_end);
+      for (std::int64_t g = first; g < last; ++g) {
+        group_times_tokens(range, nullptr, g, panels, begin, end);
+      }
+      before += range.group_end - range.group_begin;
+    }
+  }
+
+  // One group (of gate and, where given, of up) times the panels of tokens [begin, end).
+  void group_times_tokens(const PartRange& range, const PartRange* up, std::int64_t group,
+                          const Panels& panels, std::int64_t begin, std::int64_t end) const {
+    alignas(64) float tile[kPanelTokensMax * kTileRows];
+    alignas(64) float up_tile[kPanelTokensMax * kTileRows];
+    const std::int64_t row = group * kPackedRows;
+    TileTarget target{
+        .first = static_cast<int>(std::max(range.row_begin - row, std::int64_t{0})),
+        .last = static_cast<int>(std::min(range.row_end - row, kPackedRows)),
+        .stride = call_.out.stride,
+    };
+    const std::int64_t col = range.out_col + row + target.first - range.row_begin;
+    for (std::int64_t t = begin; t < end; t += target.tokens) {
+      target.tokens = panel_width(t);
+      target.out = call_.out.row(t) + col;
+      compute(range, group, panels, t, target.tokens, tile);
+      if (up != nullptr) compute(*up, group, panels, t, target.tokens, up_tile);
+      kernel_.finish(call_.epilogue, tile, up_tile, target);
+    }
+  }
+
+  void compute(const PartRange& range, std::int64_t group, const Panels& panels, std::int64_t first,
+               int tokens, float* tile) const {
+    const std::byte* panel = range.int8 ? panels.int8 + first * int8_bytes(cols_)
+                                        : panels.f32 + first * f32_bytes(cols_);
+    const TileFunction function = tokens == kernel_.panel_tokens ? range.full : range.tail;
+    function(range.part->data + group * range.group_bytes, panel, cols_, tile);
+  }
+
+  const LinearCall& call_;
+  const LinearKernel& kernel_;
+  std::int64_t tokens_;
+  std::int64_t cols_;
+  std::byte* scratch_ = nullptr;
+  PartRange ranges_[3];
+  int parts_ = 0;
+  bool needs_int8_ = false;
+  bool needs_f32_ = false;
+};
+
+}  // namespace
+
+const LinearKernel& linear_kernel(CpuPath path) {
+  switch (path) {
+    case CpuPath::avx512:
+      return avx512_linear_kernel();
+    case CpuPath::avx2:
+      return avx2_linear_kernel();
+    case CpuPath::scalar:
+      break;
+  }
+  return scalar_linear_kernel();
+}
+
+Bytes linear_scratch_bytes(const BackendLimits& limits, int threads) {
+  const std::int64_t tokens = std::max(limits.tokens_max, threads * kOwnPanelsTokens);
+  return round_up(tokens * (int8_bytes(limits.cols_max) + f32_bytes(limits.cols_max)), 64);
+}
+
+void run_linear(const LinearCall& call, const LinearKernel& kernel, Activations activations,
+                ThreadTeam& team, std::span<std::byte> scratch) {
+  if (call.in.rows == 0) return;
+  Linear(call, kernel, activations, scratch).run(team);
+}
+
+void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
+               const TensorView& out) {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::int64_t index = ids[i];
+    const PackedPart* part = table.parts.data();
+    for (; index >= part->rows; ++part) index -= part->rows;
+    const std::byte* group =
+        part->data + index / kPackedRows * packed_bytes(part->dtype, kPackedRows, part->cols);
+    const int lane = static_cast<int>(index % kPackedRows);
+    float* to = out.row(static_cast<std::int64_t>(i));
+    if (!is_quantised(part->dtype)) {
+      for (std::int64_t c = 0; c < part->cols; ++c) {
+        to[c] = unpack_float(part->dtype, group, c, lane);
+      }
+      continue;
+    }
+    for (std::int64_t c = 0; c < part->cols; c += kSubBlock) {
+      UnpackedRow row;
+      unpack_row(part->dtype, group, c / kSubBlock, lane, row);
+      for (int k = 0; k < kSubBlock; ++k) {
+        to[c + k] = row.scale[k / 16] * static_cast<float>(row.quants[k]) + row.min;
+      }
+    }
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,71 @@
+// LinearKernel: what one instruction set contributes to `linear`: plain functions on raw pointers.
+//
+// Activations are laid out in panels of T tokens, T at most panel_tokens:
+//   int8 panel, per 32 columns: int8 q[T][32], f32 d[T], f32 s[T], int16 n[T][2]; x = d * q,
+//        s = d * sum(q), n = minus the sums of q over columns 0-15 and 16-31. 44 bytes a token.
+//   f32 panel: f32 x[cols][T].
+// A tile is the product of one group of 16 packed rows with one panel: f32 [T][16].
+//
+// Batch invariance: in every function the f32 operations of one (row, token) are the same, in the
+// same order, for every T. Integer sums are exact, so their order is free.
+//
+// Declarations only: the units of wider instruction sets include this (see linear_tile.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "shared/model/dtype.h"
+
+namespace plimsoll {
+
+constexpr int kTileRows = 16;
+static_assert(kTileRows == kPackedRows);
+constexpr int kPanelTokensMax = 12;
+constexpr std::int64_t kInt8BlockBytes = 44;  // of one token and 32 columns
+
+// One row of activations and how it is normed: x[c] = row[c] * rms * weight[c]; weight nullptr: x =
+// row.
+struct NormedRow {
+  const float* row = nullptr;
+  std::int64_t cols = 0;
+  const float* weight = nullptr;
+  float rms = 0;  // 1 / sqrt(mean(row²) + eps)
+};
+
+// Where finished rows go: tile rows [first, last) to out[token * stride + 0, last - first).
+struct TileTarget {
+  int tokens = 0;
+  int first = 0, last = kTileRows;
+  float* out = nullptr;
+  std::int64_t stride = 0;
+};
+
+// tile = group · panelᵀ over `cols` columns.
+using TileFunction = void (*)(const std::byte* group, const std::byte* panel, std::int64_t cols,
+                              float* tile);
+
+struct LinearKernel {
+  int panel_tokens = 1;
+
+  // 1 / sqrt(mean(row²) + eps), all in f32.
+  float (*rms_of)(const float* row, std::int64_t cols, float eps);
+  // Writes the row as token `token` of a panel of `width` tokens.
+  void (*quantise)(const NormedRow& row, int token, int width, std::byte* panel);
+  void (*spread)(const NormedRow& row, int token, int width, std::byte* panel);
+
+  // The function for a weight type and panels of `tokens` tokens; `activations` says which panel.
+  TileFunction (*tile)(DType dtype, Activations activations, int tokens);
+
+  // The epilogues. `up` is read by silu_mul alone.
+  void (*finish)(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target);
+};
+
+const LinearKernel& linear_kernel(CpuPath path);
+const LinearKernel& scalar_linear_kernel();
+const LinearKernel& avx2_linear_kernel();
+const LinearKernel& avx512_linear_kernel();
+
+}  // namespace plimsoll

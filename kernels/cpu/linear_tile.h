@@ -1,0 +1,402 @@
+// LinearTile: the vector kernels of `linear`, written once over an instruction set S.
+//
+// Included by linear_avx2.cc and linear_avx512.cc alone, after they define S; in an anonymous
+// namespace like linear_formats.h, and without standard library code, for the same reason.
+#pragma once
+
+#include "kernels/cpu/linear_formats.h"
+#include "kernels/cpu/linear_kernel.h"
+
+namespace plimsoll {
+namespace {  // NOLINT(google-build-namespaces): see linear_formats.h
+
+// Offsets in an int8 panel block of T tokens (linear_kernel.h).
+template <int T>
+struct PanelBlock {
+  static constexpr std::int64_t kScales = 32 * T;
+  static constexpr std::int64_t kSums = 36 * T;
+  static constexpr std::int64_t kHalfSums = 40 * T;
+  static constexpr std::int64_t kBytes = kInt8BlockBytes * T;
+};
+
+template <int T>
+[[gnu::always_inline]] inline const std::byte* scale_of(const std::byte* panel, int t) {
+  return panel + PanelBlock<T>::kScales + 4 * t;
+}
+template <int T>
+[[gnu::always_inline]] inline const std::byte* sum_of(const std::byte* panel, int t) {
+  return panel + PanelBlock<T>::kSums + 4 * t;
+}
+template <int T>
+[[gnu::always_inline]] inline const std::byte* half_sums_of(const std::byte* panel, int t) {
+  return panel + PanelBlock<T>::kHalfSums + 4 * t;
+}
+
+// f(0), ... f(T - 1), unrolled, so that arrays over tokens become registers.
+template <int T, typename Function>
+[[gnu::always_inline]] inline void each_token(const Function& f) {
+  unroll<T>([&](auto t) __attribute__((always_inline)) { f(decltype(t)::value); });
+}
+
+// Adds one sub-block of S::kLanes rows times T tokens to `sum`:
+//   sum += (scale * d_t) * sum(q w) + min * s_t
+template <class S, class Format, int T>
+[[gnu::always_inline]] inline void add_sub_block(const Format& format, const std::byte* panel,
+                                                 typename S::F* sum) {
+  typename S::I products[T];
+  S::template dot<Format, T>(format, panel, products);
+  each_token<T>([&](int t) __attribute__((always_inline)) {
+    const typename S::F scale = S::multiply(format.scale, S::spread(scale_of<T>(panel, t)));
+    sum[t] = S::multiply_add(S::to_float(products[t]), scale, sum[t]);
+    if constexpr (Format::kMin) {
+      sum[t] = S::multiply_add(format.min, S::spread(sum_of<T>(panel, t)), sum[t]);
+    }
+  });
+}
+
+// Rows [lane, lane + kParts * S::kLanes) of a group times T tokens.
+template <class S, class Format, int T, int kParts>
+[[gnu::always_inline]] inline void int8_rows(const std::byte* group, const std::byte* panel,
+                                             std::int64_t cols, int lane, float* tile) {
+  typename S::F sums[kParts][T];
+  unroll<kParts * T>([&](auto i) __attribute__((always_inline)) {
+    sums[decltype(i)::value / T][decltype(i)::value % T] = S::zero();
+  });
+  const std::byte* end = group + cols / (32 * Format::kSubBlocks) * Format::kBytes;
+  for (; group != end; group += Format::kBytes) {
+    if constexpr (T <= 2) S::prefetch(group, Format::kBytes);
+    if constexpr (kParts == 1) {
+      Format format(group, lane);
+      for (int s = 0; s < Format::kSubBlocks; ++s, panel += PanelBlock<T>::kBytes) {
+        format.sub_block(s);
+        add_sub_block<S, Format, T>(format, panel, sums[0]);
+      }
+    } else {
+      static_assert(kParts == 2);
+      Format low(group, lane), high(group, lane + S::kLanes);
+      for (int s = 0; s < Format::kSubBlocks; ++s, panel += PanelBlock<T>::kBytes) {
+        low.sub_block(s);
+        add_sub_block<S, Format, T>(low, panel, sums[0]);
+        high.sub_block(s);
+        add_sub_block<S, Format, T>(high, panel, sums[1]);
+      }
+    }
+  }
+  unroll<kParts * T>([&](auto i) __attribute__((always_inline)) {
+    constexpr int part = decltype(i)::value / T, t = decltype(i)::value % T;
+    S::store(tile + t * kTileRows + lane + part * S::kLanes, sums[part][t]);
+  });
+}
+
+template <class S, class Format, int T>
+void int8_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+  // Few tokens: read every cache line once. More: as many registers as there are for one half.
+  constexpr int kParts = T <= 2 ? kTileRows / S::kLanes : 1;
+  for (int lane = 0; lane < kTileRows; lane += kParts * S::kLanes) {
+    int8_rows<S, Format, T, kParts>(group, panel, cols, lane, tile);
+  }
+}
+
+// Byte b of each lane as the quantised value, without its scale and min.
+template <class S, class Format, int b>
+[[gnu::always_inline]] inline typename S::F quant_to_float(typename S::I word) {
+  if constexpr (Format::kSigned) {
+    return S::to_float(
+        S::template shift_right_signed<24>(S::template shift_left<24 - 8 * b>(word)));
+  } else {
+    const auto byte = S::bit_and(S::template shift_right<8 * b>(word), S::words(0xff));
+    if constexpr (Format::kOffset == 0) return S::to_float(byte);
+    return S::to_float(S::subtract_words(byte, S::words(Format::kOffset)));
+  }
+}
+
+// Rows [lane, lane + S::kLanes) of one block as f32: weights[column][S::kLanes]. Its own function,
+// so that each format is compiled once and not for every T.
+template <class S, class Format>
+[[gnu::noinline]] void dequantise_block(const std::byte* block, int lane, float* weights) {
+  Format format(block, lane);
+  for (int s = 0; s < Format::kSubBlocks; ++s, weights += 32 * S::kLanes) {
+    format.sub_block(s);
+    unroll<32>([&](auto column) __attribute__((always_inline)) {
+      constexpr int k = decltype(column)::value;
+      const auto quant = quant_to_float<S, Format, k % 4>(format.template vector<k / 4>());
+      if constexpr (Format::kMin) {
+        S::store(weights + k * S::kLanes, S::multiply_add(quant, format.scale, format.min));
+      } else if constexpr (Format::kHalves) {
+        const auto scale = S::multiply(format.scale, S::to_float(format.half_scales[k / 16]));
+        S::store(weights + k * S::kLanes, S::multiply(quant, scale));
+      } else {
+        S::store(weights + k * S::kLanes, S::multiply(quant, format.scale));
+      }
+    });
+  }
+}
+
+struct BlockReader {
+  void (*dequantise)(const std::byte* block, int lane, float* weights);
+  std::int64_t bytes;
+  std::int64_t cols;
+};
+
+// Quantised weights times f32 activations: the weights become f32; columns are summed in runs of
+// 32.
+template <class S, int T>
+[[gnu::noinline]] void f32_rows(const BlockReader& reader, const std::byte* group,
+                                const std::byte* panel, std::int64_t cols, float* tile) {
+  using F = typename S::F;
+  float weights[256 * S::kLanes];
+  for (int lane = 0; lane < kTileRows; lane += S::kLanes) {
+    const std::byte* block = group;
+    const std::byte* x = panel;
+    F sums[T];
+    each_token<T>([&](int t) __attribute__((always_inline)) { sums[t] = S::zero(); });
+    for (std::int64_t c = 0; c < cols; c += reader.cols, block += reader.bytes) {
+      reader.dequantise(block, lane, weights);
+      for (std::int64_t first = 0; first < reader.cols; first += 32) {
+        F partial[T];
+        each_token<T>([&](int t) __attribute__((always_inline)) { partial[t] = S::zero(); });
+        for (std::int64_t k = first; k < first + 32; ++k, x += 4 * T) {
+          const F weight = S::load_floats(weights + k * S::kLanes);
+          each_token<T>([&](int t) __attribute__((always_inline)) {
+            partial[t] = S::multiply_add(weight, S::spread(x + 4 * t), partial[t]);
+          });
+        }
+        each_token<T>([&](int t) __attribute__((always_inline)) {
+          sums[t] = S::add(sums[t], partial[t]);
+        });
+      }
+    }
+    each_token<T>([&](int t) __attribute__((always_inline)) {
+      S::store(tile + t * kTileRows + lane, sums[t]);
+    });
+  }
+}
+
+template <class S, class Format, int T>
+void f32_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+  constexpr BlockReader kReader{.dequantise = &dequantise_block<S, Format>,
+                                .bytes = Format::kBytes,
+                                .cols = 32 * Format::kSubBlocks};
+  f32_rows<S, T>(kReader, group, panel, cols, tile);
+}
+
+// F32, F16 and BF16 weights: kSize bytes each; S::floats widens a vector of them. Columns are
+// summed in runs of 32.
+template <class S, DType dtype, int T>
+void float_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+  using F = typename S::F;
+  constexpr int kSize = dtype == DType::f32 ? 4 : 2;
+  for (int lane = 0; lane < kTileRows; lane += S::kLanes) {
+    const std::byte* weights = group + kSize * lane;
+    const std::byte* x = panel;
+    F sums[T];
+    each_token<T>([&](int t) __attribute__((always_inline)) { sums[t] = S::zero(); });
+    for (std::int64_t c = 0; c < cols; c += 32) {
+      const std::int64_t end = c + 32 < cols ? c + 32 : cols;
+      F partial[T];
+      each_token<T>([&](int t) __attribute__((always_inline)) { partial[t] = S::zero(); });
+      for (std::int64_t k = c; k < end; ++k, weights += kSize * kTileRows, x += 4 * T) {
+        const F weight = S::template floats<dtype>(weights);
+        each_token<T>([&](int t) __attribute__((always_inline)) {
+          partial[t] = S::multiply_add(weight, S::spread(x + 4 * t), partial[t]);
+        });
+      }
+      each_token<T>([&](int t)
+                        __attribute__((always_inline)) { sums[t] = S::add(sums[t], partial[t]); });
+    }
+    each_token<T>([&](int t) __attribute__((always_inline)) {
+      S::store(tile + t * kTileRows + lane, sums[t]);
+    });
+  }
+}
+
+template <class S>
+[[gnu::always_inline]] inline typename S::F normed(const NormedRow& row, std::int64_t c) {
+  const typename S::F x = S::load_floats(row.row + c);
+  if (row.weight == nullptr) return x;
+  return S::multiply(S::multiply(x, S::spread_float(row.rms)), S::load_floats(row.weight + c));
+}
+
+template <class S>
+float rms_of(const float* row, std::int64_t cols, float eps) {
+  constexpr int kChains = 32 / S::kLanes;
+  typename S::F sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = S::zero();
+  std::int64_t c = 0;
+  for (; c + 32 <= cols; c += 32) {
+    for (int i = 0; i < kChains; ++i) {
+      const typename S::F x = S::load_floats(row + c + i * S::kLanes);
+      sums[i] = S::multiply_add(x, x, sums[i]);
+    }
+  }
+  for (int i = kChains / 2; i > 0; i /= 2) {
+    for (int j = 0; j < i; ++j) sums[j] = S::add(sums[j], sums[j + i]);
+  }
+  float lanes[S::kLanes];
+  S::store(lanes, sums[0]);
+  for (int i = S::kLanes / 2; i > 0; i /= 2) {
+    for (int j = 0; j < i; ++j) lanes[j] += lanes[j + i];
+  }
+  float sum = lanes[0];
+  for (; c < cols; ++c) sum += row[c] * row[c];
+  return 1.0F / __builtin_sqrtf(sum / static_cast<float>(cols) + eps);
+}
+
+// Below this a block is zero: its inverse would overflow.
+constexpr float kSmallestAmax = 1e-30F;
+
+template <class S>
+void quantise(const NormedRow& row, int token, int width, std::byte* panel) {
+  constexpr int kVectors = 32 / S::kLanes;
+  for (std::int64_t c = 0; c < row.cols; c += 32, panel += kInt8BlockBytes * width) {
+    typename S::F x[kVectors];
+    typename S::F largest = S::zero();
+    for (int i = 0; i < kVectors; ++i) {
+      x[i] = normed<S>(row, c + i * S::kLanes);
+      largest = S::max(largest, S::absolute(x[i]));
+    }
+    const float amax = S::max_lane(largest);
+    const bool some = amax > kSmallestAmax;
+    const float scale = some ? amax / 127.0F : 0.0F;
+    std::int32_t sums[2];  // of columns 0-15 and 16-31
+    S::quantise32(x, some ? 127.0F / amax : 0.0F, panel + 32 * token, sums);
+    const float scaled_sum = scale * static_cast<float>(sums[0] + sums[1]);
+    const std::int16_t half_sums[2] = {static_cast<std::int16_t>(-sums[0]),
+                                       static_cast<std::int16_t>(-sums[1])};
+    __builtin_memcpy(panel + 32 * width + 4 * token, &scale, 4);
+    __builtin_memcpy(panel + 36 * width + 4 * token, &scaled_sum, 4);
+    __builtin_memcpy(panel + 40 * width + 4 * token, half_sums, 4);
+  }
+}
+
+template <class S>
+void spread(const NormedRow& row, int token, int width, std::byte* panel) {
+  panel += 4 * token;
+  std::int64_t c = 0;
+  for (; c + S::kLanes <= row.cols; c += S::kLanes) {
+    float x[S::kLanes];
+    S::store(x, normed<S>(row, c));
+    for (int i = 0; i < S::kLanes; ++i, panel += 4 * width) __builtin_memcpy(panel, &x[i], 4);
+  }
+  for (; c < row.cols; ++c, panel += 4 * width) {
+    const float x = row.weight == nullptr ? row.row[c] : row.row[c] * row.rms * row.weight[c];
+    __builtin_memcpy(panel, &x, 4);
+  }
+}
+
+// e^x within 2 ulp: x = n ln 2 + r, a polynomial in r, n added to the exponent.
+template <class S>
+[[gnu::always_inline]] inline typename S::F exponential(typename S::F x) {
+  using F = typename S::F;
+  x = S::min(S::max(x, S::spread_float(-87.0F)), S::spread_float(88.0F));
+  const typename S::I n = S::round(S::multiply(x, S::spread_float(1.44269504F)));
+  const F steps = S::to_float(n);
+  F r = S::multiply_add(steps, S::spread_float(-0.693359375F), x);  // ln 2 in two parts
+  r = S::multiply_add(steps, S::spread_float(2.12194440e-4F), r);
+  F p = S::spread_float(1.9875691500e-4F);
+  constexpr float kCoefficients[] = {1.3981999507e-3F,
+                                     8.3334519073e-3F,
+                                     4.1665795894e-2F,
+                                     1.6666665459e-1F,
+                                     5.0000001201e-1F,
+                                     1.0F,
+                                     1.0F};
+  for (int i = 0; i < 7; ++i) p = S::multiply_add(p, r, S::spread_float(kCoefficients[i]));
+  return S::scale_by_power(p, n);
+}
+
+template <class S>
+[[gnu::always_inline]] inline typename S::F silu(typename S::F x) {
+  const typename S::F one = S::spread_float(1.0F);
+  return S::divide(x, S::add(one, exponential<S>(S::negate(x))));
+}
+
+template <class S>
+void finish(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target) {
+  const bool whole = target.first == 0 && target.last == kTileRows;
+  float* out = target.out;
+  for (int t = 0; t < target.tokens; ++t, out += target.stride, tile += kTileRows) {
+    float rows[kTileRows];
+    float* to = whole ? out : rows;
+    for (int lane = 0; lane < kTileRows; lane += S::kLanes) {
+      typename S::F y = S::load_floats(tile + lane);
+      if (epilogue == Epilogue::silu_mul) {
+        y = S::multiply(silu<S>(y), S::load_floats(up + t * kTileRows + lane));
+      } else if (epilogue == Epilogue::add && whole) {
+        y = S::add(S::load_floats(out + lane), y);
+      }
+      S::store(to + lane, y);
+    }
+    if (whole) continue;
+    for (int r = target.first; r < target.last; ++r) {
+      float& element = out[r - target.first];
+      element = epilogue == Epilogue::add ? element + rows[r] : rows[r];
+    }
+  }
+}
+
+// The function for a panel of `tokens` tokens, 1 <= tokens <= T.
+template <class S, class Format, int T>
+TileFunction int8_tile_for(int tokens) {
+  if constexpr (T == 0) {
+    return nullptr;
+  } else {
+    return tokens == T ? &int8_tile<S, Format, T> : int8_tile_for<S, Format, T - 1>(tokens);
+  }
+}
+
+template <class S, class Format, int T>
+TileFunction f32_tile_for(int tokens) {
+  if constexpr (T == 0) {
+    return nullptr;
+  } else {
+    return tokens == T ? &f32_tile<S, Format, T> : f32_tile_for<S, Format, T - 1>(tokens);
+  }
+}
+
+template <class S, DType dtype, int T>
+TileFunction float_tile_for(int tokens) {
+  if constexpr (T == 0) {
+    return nullptr;
+  } else {
+    return tokens == T ? &float_tile<S, dtype, T> : float_tile_for<S, dtype, T - 1>(tokens);
+  }
+}
+
+template <class S, class Format>
+TileFunction quantised_tile_for(Activations activations, int tokens) {
+  return activations == Activations::int8 ? int8_tile_for<S, Format, S::kPanelTokens>(tokens)
+                                          : f32_tile_for<S, Format, S::kPanelTokens>(tokens);
+}
+
+template <class S>
+TileFunction tile_for(DType dtype, Activations activations, int tokens) {
+  switch (dtype) {
+    case DType::f32:
+      return float_tile_for<S, DType::f32, S::kPanelTokens>(tokens);
+    case DType::f16:
+      return float_tile_for<S, DType::f16, S::kPanelTokens>(tokens);
+    case DType::bf16:
+      return float_tile_for<S, DType::bf16, S::kPanelTokens>(tokens);
+    case DType::q4_0:
+      return quantised_tile_for<S, FormatQ4_0<S>>(activations, tokens);
+    case DType::q4_1:
+      return quantised_tile_for<S, FormatQ4_1<S>>(activations, tokens);
+    case DType::q5_0:
+      return quantised_tile_for<S, FormatQ5_0<S>>(activations, tokens);
+    case DType::q5_1:
+      return quantised_tile_for<S, FormatQ5_1<S>>(activations, tokens);
+    case DType::q8_0:
+      return quantised_tile_for<S, FormatQ8_0<S>>(activations, tokens);
+    case DType::q4_k:
+      return quantised_tile_for<S, FormatQ4_K<S>>(activations, tokens);
+    case DType::q5_k:
+      return quantised_tile_for<S, FormatQ5_K<S>>(activations, tokens);
+    case DType::q6_k:
+      return quantised_tile_for<S, FormatQ6_K<S>>(activations, tokens);
+  }
+  return nullptr;
+}
+
+}  // namespace
+}  // namespace plimsoll
