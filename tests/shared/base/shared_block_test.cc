@@ -1,6 +1,8 @@
 #include "shared/base/shared_block.h"
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -72,11 +74,38 @@ TEST(SharedBlock, RefusesForeignDescriptors) {
   EXPECT_NE(block.error().message.find("sealed"), std::string::npos) << block.error().message;
 }
 
-TEST(SharedBlock, TooMuchIsAnErrorAndNotASignal) {
-  Result<SharedBlock> block = SharedBlock::create("test", Bytes{1} << 60);
+// The kernel's count of shared memory in use, all processes together.
+Bytes shared_memory_in_use() {
+  std::ifstream facts("/proc/meminfo");
+  std::string key;
+  Bytes kibibytes = 0;
+  std::string unit;
+  while (facts >> key >> kibibytes >> unit) {
+    if (key == "Shmem:") return kibibytes * kKiB;
+  }
+  return -1;
+}
+
+// Asks for far more than any machine has: what was reserved by mistake would take others' memory.
+TEST(SharedBlock, MoreThanThereIsIsRefusedBeforeAnythingIsReserved) {
+  constexpr Bytes kPebibyte = kGiB * kMiB;
+  const Bytes before = shared_memory_in_use();
+  ASSERT_GE(before, 0);
+  Result<SharedBlock> block = SharedBlock::create("test", kPebibyte);
+  const Bytes after = shared_memory_in_use();
   ASSERT_FALSE(block.has_value());
   EXPECT_EQ(block.error().code, Code::does_not_fit) << block.error().message;
-  EXPECT_FALSE(SharedBlock::create("test", 0).has_value());
+  EXPECT_NE(block.error().message.find("of memory is available"), std::string::npos)
+      << block.error().message;
+  EXPECT_LT(after - before, 512 * kMiB);  // others may reserve a little meanwhile
+}
+
+TEST(SharedBlock, RefusesSizesThatAreNotPositive) {
+  for (const Bytes bytes : {Bytes{0}, Bytes{-1}}) {
+    Result<SharedBlock> block = SharedBlock::create("test", bytes);
+    ASSERT_FALSE(block.has_value());
+    EXPECT_EQ(block.error().code, Code::invalid);
+  }
 }
 
 }  // namespace
