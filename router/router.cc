@@ -1,5 +1,6 @@
 #include "router/router.h"
 
+#include <csignal>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,6 +9,7 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <poll.h>
 #include <unistd.h>
@@ -52,6 +54,8 @@ class Loop {
         control_(std::move(control)),
         control_wake_(io_),
         parent_wake_(io_),
+        terminate_(io_),
+        shutdown_time_(plan.options.shutdown_timeout),
         tick_timer_(io_),
         flush_timer_(io_),
         server_(io_, arguments.http,
@@ -66,14 +70,20 @@ class Loop {
                        pump();
                      }}) {}
 
-  Result<int> run(UniqueFd listener, int parent_fd, const std::vector<Message>& first) {
+  Result<int> run(UniqueFd listener, const RouterArguments& arguments,
+                  const std::vector<Message>& first) {
     TRY(server_.listen(std::move(listener)));
     TRY(watch(control_wake_, control_.fd()));
-    TRY(watch(parent_wake_, parent_fd));
+    TRY(watch(parent_wake_, arguments.parent_fd));
     TRY(control_.send(Listening{server_.url()}));
     LOG_INFO("listening on {}", server_.url());
     wait_for_control();
     wait_for_parent();
+    if (arguments.drain_on_sigterm) {
+      error_code ignored;
+      terminate_.add(SIGTERM, ignored);
+      wait_for_terminate();
+    }
     tick();
     for (const Message& message : first) service_.daemon_message(message, now());
     drain_control();
@@ -129,6 +139,16 @@ class Loop {
           if (still == leaders_.end() || still->second.incarnation != incarnation) return;
           wait_for_leader(replica, still->second);
         });
+  }
+
+  // As the daemon's Drain: somebody ends this process by hand.
+  void wait_for_terminate() {
+    terminate_.async_wait([this](const error_code& error, int) {
+      if (error) return;
+      service_.daemon_message(Drain{shutdown_time_.count()}, now());
+      pump();
+      wait_for_terminate();
+    });
   }
 
   void tick() {
@@ -237,8 +257,8 @@ class Loop {
       LOG_ERROR("connect to replica {}: {}", action.replica, channel.error().message);
       return;
     }
-    const auto [place, added] = leaders_.try_emplace(action.replica, io_, std::move(*channel),
-                                                     action.incarnation);
+    const auto [place, added] =
+        leaders_.try_emplace(action.replica, io_, std::move(*channel), action.incarnation);
     if (const Status status = watch(place->second.wake, place->second.channel.fd()); !status) {
       LOG_ERROR("connect to replica {}: {}", action.replica, status.error().message);
       leaders_.erase(place);
@@ -265,6 +285,8 @@ class Loop {
   Channel control_;
   stream_descriptor control_wake_;
   stream_descriptor parent_wake_;
+  asio::signal_set terminate_;
+  milliseconds shutdown_time_;
   asio::steady_timer tick_timer_;
   asio::steady_timer flush_timer_;
   HttpServer server_;
@@ -326,7 +348,7 @@ Result<int> run_router(const RouterArguments& arguments) {
                           "\" came, not the listener");
   }
   Loop loop(std::move(*plan), std::move(control), arguments);
-  return loop.run(std::move(listener.fd), arguments.parent_fd, words.others);
+  return loop.run(std::move(listener.fd), arguments, words.others);
 }
 
 }  // namespace plimsoll

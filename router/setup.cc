@@ -14,8 +14,8 @@ Result<RouterPlan> plan_router(const RouterSetup& setup) {
     return invalid("start the router: the context length that came is " +
                    std::to_string(setup.context_length));
   }
-  const OptionSet options = TRY_CONTEXT("read the options that the daemon sent: ",
-                                        option_set_from_json(setup.options));
+  const OptionSet options =
+      TRY_CONTEXT("read the options that the daemon sent: ", option_set_from_json(setup.options));
   const GgufFile file = TRY(GgufFile::open(setup.model_path));
   Tokenizer tokenizer = TRY(Tokenizer::from_gguf(file));
   const std::string source = TRY(file.string_or("tokenizer.chat_template", ""));

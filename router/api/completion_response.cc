@@ -134,8 +134,7 @@ std::string ChunkWriter::role(std::size_t choice) const {
 
 std::string ChunkWriter::content(std::size_t choice, const ChoicePiece& piece) const {
   const std::string text = quoted(piece.text);
-  const std::string inner =
-      chat_ ? "\"delta\":{\"content\":" + text + "}" : "\"text\":" + text;
+  const std::string inner = chat_ ? "\"delta\":{\"content\":" + text + "}" : "\"text\":" + text;
   const std::string logprobs = scores_ ? dump_json(logprobs_json(chat_, piece.scores)) : "null";
   return chunk(choice, inner, logprobs, "null");
 }

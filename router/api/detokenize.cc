@@ -11,9 +11,9 @@ Refusal token_ids(const ModelContext& model, const Json& tokens, std::vector<Tok
   if (tokens.is_null()) return bad_field("tokens", "tokens is missing");
   for (const Json& id : tokens.as_array()) {
     if (!id.is_integer() || id.as_int() < 0 || id.as_int() >= model.tokenizer.vocab_size()) {
-      return bad_field("tokens", fmt::format("{} is no token id; they are integers from 0 to {}",
-                                             dump_json(id).substr(0, 64),
-                                             model.tokenizer.vocab_size() - 1));
+      return bad_field("tokens",
+                       fmt::format("{} is no token id; they are integers from 0 to {}",
+                                   dump_json(id).substr(0, 64), model.tokenizer.vocab_size() - 1));
     }
     ids.push_back(static_cast<TokenId>(id.as_int()));
   }

@@ -40,8 +40,8 @@ class Writer {
   template <typename Value>
   void sample(std::string_view name, std::string_view label, std::string_view label_text,
               Value value) {
-    out_ += fmt::format("{}{{{},{}=\"{}\"}} {}\n", name, model_, label, label_value(label_text),
-                        value);
+    out_ +=
+        fmt::format("{}{{{},{}=\"{}\"}} {}\n", name, model_, label, label_value(label_text), value);
   }
 
   void histogram(std::string_view name, std::string_view help, const Histogram& histogram) {
@@ -123,8 +123,7 @@ std::string metrics_text(const Metrics& metrics, const Gauges& gauges, const std
        {"plimsoll_time_to_first_token_seconds", "vllm:time_to_first_token_seconds"}) {
     writer.histogram(name, "From a request's arrival to its first token.", metrics.first_token_s);
   }
-  for (std::string_view name :
-       {"plimsoll_request_seconds", "vllm:e2e_request_latency_seconds"}) {
+  for (std::string_view name : {"plimsoll_request_seconds", "vllm:e2e_request_latency_seconds"}) {
     writer.histogram(name, "From a request's arrival to its end.", metrics.request_s);
   }
   return writer.take();

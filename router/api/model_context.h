@@ -23,9 +23,7 @@ struct ModelContext {
   PromptLimits limits;
   std::int64_t created = 0;  // when this router started, seconds since the epoch
 
-  const ChatTemplate* template_or_null() const {
-    return chat_template ? &*chat_template : nullptr;
-  }
+  const ChatTemplate* template_or_null() const { return chat_template ? &*chat_template : nullptr; }
 };
 
 // Errors: 404 model_not_found.

@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kPromptsMax = 256;                  // of one request
 constexpr std::int64_t kCompletionMaxTokensDefault = 16;  // OpenAI's
 
-constexpr std::string_view kRoles[] = {"system", "developer", "user",
-                                       "assistant", "tool", "function"};
+constexpr std::string_view kRoles[] = {"system",    "developer", "user",
+                                       "assistant", "tool",      "function"};
 
 ApiError too_long(std::string message) {
   ApiError error;
@@ -31,7 +31,9 @@ Refusal check_bytes(std::size_t bytes, const PromptLimits& limits, const char* p
   return error;
 }
 
-std::vector<std::int64_t> widen(const std::vector<TokenId>& ids) { return {ids.begin(), ids.end()}; }
+std::vector<std::int64_t> widen(const std::vector<TokenId>& ids) {
+  return {ids.begin(), ids.end()};
+}
 
 // A prompt of no tokens has nothing to predict from.
 Refusal check_not_empty(Prompt& prompt, const Tokenizer& tokenizer, const char* param) {
@@ -80,8 +82,8 @@ Refusal add_ids(const Json::Array& list, const Tokenizer& tokenizer, const Promp
 Refusal check_message(const Json& message, std::size_t index) {
   const std::string place = fmt::format("messages[{}]", index);
   if (!message.is_object()) {
-    return bad_field(place, fmt::format("{} must be an object; it is of type {}", place,
-                                        message.type_name()));
+    return bad_field(
+        place, fmt::format("{} must be an object; it is of type {}", place, message.type_name()));
   }
   const Json* role = message.find("role");
   if (role == nullptr || !role->is_string() ||
@@ -171,8 +173,8 @@ std::string token_text(const Tokenizer& tokenizer, std::optional<TokenId> id) {
 }
 
 Json template_variables(const RequestFields& fields, const Tokenizer& tokenizer, Json messages) {
-  Json variables = fields.template_variables.is_object() ? fields.template_variables
-                                                         : Json::object();
+  Json variables =
+      fields.template_variables.is_object() ? fields.template_variables : Json::object();
   variables.set("messages", std::move(messages));
   variables.set("add_generation_prompt", fields.add_generation_prompt);
   variables.set("bos_token", token_text(tokenizer, tokenizer.bos()));
@@ -258,18 +260,19 @@ Refusal token_budget(const RequestFields& fields, bool chat, std::size_t prompt_
   const std::int64_t left = limits.context_length - prompt;
   if (fields.max_tokens) {
     if (*fields.max_tokens > left) {
-      return too_long(fmt::format("this model's context has {} tokens; the prompt has {} and "
-                                  "max_tokens asks for {} more, {} in total",
-                                  limits.context_length, prompt, *fields.max_tokens,
-                                  prompt + *fields.max_tokens));
+      return too_long(fmt::format(
+          "this model's context has {} tokens; the prompt has {} and "
+          "max_tokens asks for {} more, {} in total",
+          limits.context_length, prompt, *fields.max_tokens, prompt + *fields.max_tokens));
     }
     budget.max_tokens = *fields.max_tokens;
     return {};
   }
   if (left < 1) {
-    return too_long(fmt::format("this model's context has {} tokens; the prompt has {}, which "
-                                "leaves none to generate",
-                                limits.context_length, prompt));
+    return too_long(
+        fmt::format("this model's context has {} tokens; the prompt has {}, which "
+                    "leaves none to generate",
+                    limits.context_length, prompt));
   }
   budget.max_tokens = chat ? left : std::min(left, kCompletionMaxTokensDefault);
   return {};

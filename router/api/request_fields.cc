@@ -211,8 +211,7 @@ Refusal check_value(const Row& row, const Json& value) {
   const std::string name(row.name);
   if (!has_type(value, row.type)) {
     return bad_field(name, fmt::format("{} must be {}{}; it is of type {}", name,
-                                       type_words(row.type), range_words(row),
-                                       value.type_name()));
+                                       type_words(row.type), range_words(row), value.type_name()));
   }
   if (value.is_number()) {
     const double number = value.as_double();
@@ -223,8 +222,8 @@ Refusal check_value(const Row& row, const Json& value) {
     }
   }
   if (row.use == Use::neutral && dump_json(value) != row.neutral) {
-    return bad_field(name, fmt::format("{} is not supported here; leave it out or send {}", name,
-                                       row.neutral));
+    return bad_field(
+        name, fmt::format("{} is not supported here; leave it out or send {}", name, row.neutral));
   }
   return {};
 }
@@ -248,8 +247,9 @@ Refusal check_stop_ids(const Json& value) {
   const bool integers =
       std::ranges::all_of(ids, [](const Json& id) { return id.is_integer() && id.as_int() >= 0; });
   if (integers && ids.size() <= kStopIdsMax) return {};
-  return bad_field("stop_token_ids",
-                   fmt::format("stop_token_ids must be a list of at most {} token ids", kStopIdsMax));
+  return bad_field(
+      "stop_token_ids",
+      fmt::format("stop_token_ids must be a list of at most {} token ids", kStopIdsMax));
 }
 
 Refusal check_tool_choice(const Json& value) {
@@ -285,8 +285,8 @@ Json with_exact_integer(const Row& row, const Json& value) {
 
 Refusal read_fields(const Json& body, Body kind, RequestFields& fields) {
   if (!body.is_object()) {
-    return bad_field("", fmt::format("the body must be a JSON object; it is of type {}",
-                                     body.type_name()));
+    return bad_field(
+        "", fmt::format("the body must be a JSON object; it is of type {}", body.type_name()));
   }
   for (const auto& [name, value] : body.as_object()) {
     if (name == "tool_choice" && kind == Body::chat && !value.is_null()) {

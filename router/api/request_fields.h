@@ -34,7 +34,7 @@ struct RequestFields {
   bool add_special_tokens = true;
   bool with_pieces = false;
   // As they came; null where absent.
-  Json prompt;    // a string, strings, token ids, or lists of token ids (`content` of /tokenize too)
+  Json prompt;  // a string, strings, token ids, or lists of token ids (`content` of /tokenize too)
   Json messages;  // an array
   Json tools;
   Json template_variables;  // an object

@@ -187,8 +187,7 @@ void Dispatcher::event(std::int64_t replica_id, Replica& replica, TokenEvent&& e
   const bool refused = event.finish == "error" || event.finish == "cancelled";
   if (refused) {
     const std::uint64_t id = event.id;
-    const Code code =
-        event.finish == "cancelled" ? Code::unavailable : code_from(event.error_code);
+    const Code code = event.finish == "cancelled" ? Code::unavailable : code_from(event.error_code);
     if (code == Code::unavailable) {
       lose(id, event.error.empty() ? "the replica ended" : event.error, now);
     } else {
@@ -244,9 +243,8 @@ void Dispatcher::tick(TimePoint now) {
   std::vector<std::uint64_t> late;
   for (std::uint64_t id : queue_) {
     const Request& request = requests_.at(id);
-    const bool no_replica =
-        none_ready &&
-        now - std::max(request.waiting_since, none_ready_since_) > limits_.no_replica_max;
+    const bool no_replica = none_ready && now - std::max(request.waiting_since, none_ready_since_) >
+                                              limits_.no_replica_max;
     if (no_replica || now - request.arrived > limits_.queue_max) late.push_back(id);
   }
   for (std::uint64_t id : late) {

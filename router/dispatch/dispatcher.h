@@ -23,11 +23,11 @@
 namespace plimsoll {
 
 struct DispatchLimits {
-  std::int64_t queued_max = 1024;             // waiting here
-  std::optional<std::int64_t> running_max;    // of a replica, where it is an option: all sent at once
-  std::int64_t unstarted_max = 16;            // sent to a replica without a token yet, else
-  int attempts_max = 3;                       // replicas that one request may be lost with
-  Duration no_replica_max = seconds(30);      // to wait for any replica to become ready
+  std::int64_t queued_max = 1024;           // waiting here
+  std::optional<std::int64_t> running_max;  // of a replica, where it is an option: all sent at once
+  std::int64_t unstarted_max = 16;          // sent to a replica without a token yet, else
+  int attempts_max = 3;                     // replicas that one request may be lost with
+  Duration no_replica_max = seconds(30);    // to wait for any replica to become ready
   Duration queue_max = std::chrono::hours(1);  // to wait in all
 };
 

@@ -133,7 +133,8 @@ void Connection::refuse(const ApiError& error) {
   phase_ = Phase::answering;
   HttpResponse response = error_response(error);
   std::random_device random;
-  response.headers.emplace_back("X-Request-Id", fmt::format("req-{:08x}{:08x}", random(), random()));
+  response.headers.emplace_back("X-Request-Id",
+                                fmt::format("req-{:08x}{:08x}", random(), random()));
   send(response_bytes(response, framing_));
 }
 
@@ -254,8 +255,7 @@ void Connection::check_time(TimePoint now_time) {
   if (phase_ == Phase::lingering && silence > limits.linger_time) return close();
   if (phase_ != Phase::reading) return;
   if (reader_.state() == RequestReader::State::body) {
-    const bool late = silence > limits.body_silence ||
-                      now_time - request_began_ > limits.body_time;
+    const bool late = silence > limits.body_silence || now_time - request_began_ > limits.body_time;
     if (late) refuse(too_slow());
   } else if (in_.empty()) {
     if (silence > limits.idle_time) close();

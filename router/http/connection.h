@@ -79,9 +79,9 @@ class Connection {
   boost::asio::ip::tcp::socket socket_;
   RequestReader reader_;
   Phase phase_ = Phase::reading;
-  std::string in_;          // read and not yet used
-  std::string out_;         // to be written next
-  std::string writing_;     // being written
+  std::string in_;           // read and not yet used
+  std::string out_;          // to be written next
+  std::string writing_;      // being written
   std::size_t written_ = 0;  // of it
   ResponseFraming framing_;
   ExchangeId exchange_ = 0;  // 0: none is open

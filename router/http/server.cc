@@ -26,8 +26,7 @@ std::string url_of(const tcp::endpoint& endpoint) {
     address = address.is_v6() ? asio::ip::address(asio::ip::address_v6::loopback())
                               : asio::ip::address(asio::ip::address_v4::loopback());
   }
-  const std::string host =
-      address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
+  const std::string host = address.is_v6() ? "[" + address.to_string() + "]" : address.to_string();
   return fmt::format("http://{}:{}", host, endpoint.port());
 }
 
@@ -94,8 +93,7 @@ void HttpServer::accepted(tcp::socket socket) {
   if (connections_.size() >= limits_.connections_max && !evict_idle()) {
     ApiError error;
     error.status = 503;
-    error.message = fmt::format("{} connections are open, which is the limit",
-                                connections_.size());
+    error.message = fmt::format("{} connections are open, which is the limit", connections_.size());
     error.code = "too_many_connections";
     error.retry_after_s = 1;
     HttpResponse response = error_response(error);
@@ -187,10 +185,10 @@ void HttpServer::finish(std::function<void()> done) {
 
 void HttpServer::written() {
   if (!done_) return;
-  const bool quiet = exchanges_.empty() &&
-                     std::ranges::none_of(connections_, [](const auto& connection) {
-                       return connection->has_output();
-                     });
+  const bool quiet =
+      exchanges_.empty() && std::ranges::none_of(connections_, [](const auto& connection) {
+        return connection->has_output();
+      });
   if (quiet) asio::post(io_, std::exchange(done_, nullptr));
 }
 

@@ -66,7 +66,8 @@ Usage Job::usage() const {
   for (const Prompt& prompt : setup_.prompts) {
     usage.prompt_tokens += static_cast<std::int64_t>(prompt.ids.size());
   }
-  for (const Choice& choice : choices_) usage.completion_tokens += choice.stream.completion_tokens();
+  for (const Choice& choice : choices_)
+    usage.completion_tokens += choice.stream.completion_tokens();
   return usage;
 }
 

@@ -1,8 +1,8 @@
 // Job: one completion request of a client: its choices, and its answer, whole or as a stream.
 //
 // Pure: token events in, bytes out. A choice is one prompt of the batch and one of its `n` samples;
-// choice = prompt * n + sample. What a choice needs to be run again elsewhere (prompt, seed, emitted
-// tokens) is with its request and its stream.
+// choice = prompt * n + sample. What a choice needs to be run again elsewhere (prompt, seed,
+// emitted tokens) is with its request and its stream.
 #pragma once
 
 #include <cstdint>
