@@ -59,9 +59,10 @@ std::string group_title(const RankGroup& group) {
 
 std::string shard_text(const RankPlan& rank) {
   std::string text =
-      fmt::format("{} heads, {} KV heads, {} ffn columns, {} thread{}", rank.shard.heads.size(),
-                  rank.shard.kv_heads.size(), grouped(rank.shard.ffn.size()), rank.threads,
-                  rank.threads == 1 ? "" : "s");
+      fmt::format("{} head{}, {} KV head{}, {} ffn columns, {} thread{}", rank.shard.heads.size(),
+                  rank.shard.heads.size() == 1 ? "" : "s", rank.shard.kv_heads.size(),
+                  rank.shard.kv_heads.size() == 1 ? "" : "s", grouped(rank.shard.ffn.size()),
+                  rank.threads, rank.threads == 1 ? "" : "s");
   if (!rank.cpus.empty()) text += fmt::format(", bound to NUMA node {}", rank.numa_node);
   return text;
 }
@@ -76,8 +77,8 @@ std::string ledger(const RankGroup& group) {
   const RankPlan& rank = *group.first;
   std::string out = fmt::format("{}: {}\n", group_title(group), shard_text(rank));
   const auto line = [&](std::string_view name, Bytes bytes, std::string_view why) {
-    out += fmt::format("  {:<12}{:>12}{:>9}  {}\n", name, format_bytes(bytes),
-                       share(bytes, rank.budget), why);
+    out += fmt::format("  {:<12}{:>12}{:>9}{}{}\n", name, format_bytes(bytes),
+                       share(bytes, rank.budget), why.empty() ? "" : "  ", why);
   };
   for (const PlanRow& row : rank.rows) {
     if (row.bytes == 0) continue;

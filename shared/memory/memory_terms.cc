@@ -67,7 +67,7 @@ std::string tables_formula(const TermInputs& in) {
 
 std::string activations_formula(const TermInputs& in) {
   return fmt::format("{} tokens x ({}{} + {} qkv + {} attention + {} ffn) x 4 B",
-                     grouped(in.step.step_tokens_max), in.model.hidden,
+                     grouped(in.step.step_tokens_max), grouped(in.model.hidden),
                      in.tp == 1 ? "" : fmt::format(" x {}", residual_copies(in)), qkv_width(in),
                      attention_width(in), grouped(in.rank.shard.ffn.size()));
 }
@@ -85,10 +85,11 @@ std::string logits_formula(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const std::int64_t own = in.rank.shard.vocab.size();
   if (in.tp == 1 || !in.rank.leader) {
-    return fmt::format("{} rows x ({} inputs + {}) x 4 B", rows, in.model.hidden, grouped(own));
+    return fmt::format("{} rows x ({} inputs + {}) x 4 B", rows, grouped(in.model.hidden),
+                       grouped(own));
   }
-  return fmt::format("{} rows x ({} inputs + {} own + {} gathered) x 4 B", rows, in.model.hidden,
-                     grouped(own), grouped(in.model.vocab));
+  return fmt::format("{} rows x ({} inputs + {} own + {} gathered) x 4 B", rows,
+                     grouped(in.model.hidden), grouped(own), grouped(in.model.vocab));
 }
 
 std::string collective_formula(const TermInputs& in) {
@@ -163,11 +164,11 @@ Bytes kv_block_bytes(const ModelSpec& model, const RankShard& shard) {
 }
 
 PlanRow kv_row(const ModelSpec& model, const RankShard& shard, Blocks blocks) {
-  return {
-      Term::kv, blocks * kv_block_bytes(model, shard),
-      fmt::format("{} blocks x {} tokens x {} layers x 2 x {} KV heads x {} x 2 B", grouped(blocks),
-                  kKvBlockTokens, model.layers, shard.kv_heads.size(), model.head_dim),
-      Trust::computed};
+  return {Term::kv, blocks * kv_block_bytes(model, shard),
+          fmt::format("{} blocks x {} tokens x {} layers x 2 x {} KV head{} x {} x 2 B",
+                      grouped(blocks), kKvBlockTokens, model.layers, shard.kv_heads.size(),
+                      shard.kv_heads.size() == 1 ? "" : "s", model.head_dim),
+          Trust::computed};
 }
 
 std::string grouped(std::int64_t value) {

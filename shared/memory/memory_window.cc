@@ -56,9 +56,10 @@ std::vector<std::string> option_lines(const FitInputs& in, const MemoryBudget& b
       option_line(options, "device-memory",
                   options.values.device_memory
                       ? ""
-                      : fmt::format(", {}: {} of {} over {} ranks", budget.source,
+                      : fmt::format(", {}: {} of {} over {} rank{}", budget.source,
                                     format_bytes(budget.available), budget.available_source,
-                                    options.values.tp * options.values.dp)));
+                                    options.values.tp * options.values.dp,
+                                    options.values.tp * options.values.dp == 1 ? "" : "s")));
   lines.push_back(option_line(
       options, "context-length",
       decided(!in.context_length, fmt::format("{} tokens", grouped(fit.step.context_length)))));
@@ -103,7 +104,8 @@ std::vector<std::string> remedies(const FitInputs& in, const MemoryBudget& budge
     lines.push_back(fmt::format("  --max-total-tokens {} or less", *window.max_total_tokens_max));
   }
   if (!lines.empty()) {
-    lines.insert(lines.begin(), "Each of these alone would work:");
+    lines.insert(lines.begin(),
+                 lines.size() == 1 ? "What would work:" : "Each of these alone would work:");
     return lines;
   }
   if (needed > budget.per_rank_max) {

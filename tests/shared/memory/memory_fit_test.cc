@@ -1,0 +1,84 @@
+#include "shared/memory/memory_fit.h"
+
+#include <gtest/gtest.h>
+
+#include "shared/memory/search.h"
+#include "tests/support/model_specs.h"
+
+namespace plimsoll {
+namespace {
+
+FitInputs inputs_of(const ModelSpec& model, Bytes budget) {
+  const Result<ShardPlan> shards = plan_shards(model, 1);
+  EXPECT_TRUE(shards);
+  FitInputs in{.model = &model,
+               .ranks = {},
+               .budget = budget,
+               .context_length = {},
+               .max_total_tokens = {},
+               .max_running_requests = {},
+               .chunked_prefill_size = {}};
+  in.ranks.push_back({.shard = shards->ranks[0],
+                      .weights = rank_weights(model, shards->ranks[0]).bytes(),
+                      .threads = 1,
+                      .leader = true});
+  return in;
+}
+
+TEST(MemoryFit, KeepsWhatWasGiven) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  FitInputs in = inputs_of(model, 4 * kGiB);
+  in.context_length = 1000;
+  in.max_running_requests = 7;
+  in.chunked_prefill_size = 128;
+  const Fit fit = decide_fit(in);
+  EXPECT_TRUE(fit.fits);
+  EXPECT_EQ(fit.step.context_length, 1000);
+  EXPECT_EQ(fit.step.max_running_requests, 7);
+  EXPECT_EQ(fit.step.step_tokens_max, 128);
+  EXPECT_EQ(fit.kv_blocks, 7 * 32);
+}
+
+TEST(MemoryFit, MoreRequestsThanFitAtFullLengthShareTheBlocks) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  FitInputs in = inputs_of(model, 400 * kMiB);
+  in.max_running_requests = 64;
+  const Fit fit = decide_fit(in);
+  EXPECT_TRUE(fit.fits);
+  EXPECT_EQ(fit.step.max_running_requests, 64);
+  EXPECT_LT(fit.kv_blocks, 64 * blocks_of_tokens(fit.step.context_length));
+  EXPECT_GE(fit.kv_blocks, blocks_of_tokens(fit.step.context_length));
+}
+
+TEST(MemoryFit, TheLeastIsWhatFitsLast) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  FitInputs in = inputs_of(model, 0);
+  const Bytes least = rank_bytes(in, in.ranks[0], least_fit(in));
+  in.budget = least;
+  EXPECT_TRUE(decide_fit(in).fits);
+  in.budget = least - 1;
+  EXPECT_FALSE(decide_fit(in).fits);
+}
+
+TEST(MemoryFit, EachRunningRequestGetsItsRowInAStep) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  FitInputs in = inputs_of(model, 4 * kGiB);
+  in.chunked_prefill_size = 16;
+  EXPECT_EQ(step_shape(in, 100, 40).step_tokens_max, 40);
+}
+
+TEST(MemoryFit, AShortModelKeepsItsOwnContext) {
+  const ModelSpec model = make_llama_spec({.context_length = 300});
+  const Fit fit = decide_fit(inputs_of(model, 4 * kGiB));
+  EXPECT_TRUE(fit.fits);
+  EXPECT_EQ(fit.step.context_length, 300);
+}
+
+TEST(Search, FindsTheEndOfARange) {
+  EXPECT_EQ(largest_that(0, 100, [](std::int64_t x) { return x <= 37; }), 37);
+  EXPECT_EQ(largest_that(0, 100, [](std::int64_t) { return true; }), 100);
+  EXPECT_EQ(largest_that(5, 100, [](std::int64_t) { return false; }), 5);
+}
+
+}  // namespace
+}  // namespace plimsoll
