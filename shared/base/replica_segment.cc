@@ -16,7 +16,14 @@ constexpr std::uint32_t kVersion = 1;
 constexpr Bytes kRingBytesMin = 1024;
 constexpr Bytes kSegmentAlign = 128;
 
-enum AbortState : std::uint32_t { running = 0, being_aborted = 1, aborted_with_reason = 2 };
+// Who aborts takes the reason's place first, so that whoever sees the abort can read its reason.
+enum AbortState : std::uint32_t {
+  running = 0,
+  writing_reason = 1,  // still counts as running
+  aborted_with_reason = 2,
+  aborted_without_reason = 3,  // who wrote the reason did not get to its end
+};
+constexpr Duration kReasonTimeout = milliseconds(20);  // to copy half a kilobyte
 
 struct alignas(kSegmentAlign) Header {
   std::uint64_t magic;
@@ -130,25 +137,32 @@ std::span<float> ReplicaSegment::slot(int rank, std::uint32_t round) const {
 }
 
 bool ReplicaSegment::aborted() const {
-  return header(base_)->abort_state.load(std::memory_order_acquire) != running;
+  return header(base_)->abort_state.load(std::memory_order_acquire) >= aborted_with_reason;
 }
 
 std::string ReplicaSegment::abort_reason() const {
   const Header* head = header(base_);
   const std::uint32_t state = head->abort_state.load(std::memory_order_acquire);
-  if (state == running) return "";
-  // Who began to abort may have died, or be about to write.
-  if (state != aborted_with_reason) return "aborted, reason not yet written";
+  if (state < aborted_with_reason) return "";
+  if (state == aborted_without_reason) return "by a process that ended before it gave its reason";
   return {head->reason, std::min<std::size_t>(head->reason_bytes, sizeof(head->reason))};
 }
 
 void ReplicaSegment::abort(std::string_view reason) const {
   Header* head = header(base_);
-  std::uint32_t expected = running;
-  if (head->abort_state.compare_exchange_strong(expected, being_aborted)) {
+  std::uint32_t state = running;
+  if (head->abort_state.compare_exchange_strong(state, writing_reason)) {
     head->reason_bytes =
         static_cast<std::uint32_t>(reason.copy(head->reason, sizeof(head->reason)));
     head->abort_state.store(aborted_with_reason);
+    futex_wake_all(head->abort_state);
+  } else {
+    const TimePoint end = now() + kReasonTimeout;
+    while (head->abort_state.load() == writing_reason && now() < end) {
+      futex_wait(head->abort_state, writing_reason, end - now());
+    }
+    state = writing_reason;
+    head->abort_state.compare_exchange_strong(state, aborted_without_reason);
   }
   futex_wake_all(ring().published);
   for (int rank = 0; rank < shape_.ranks; ++rank) {

@@ -230,6 +230,12 @@ Result<std::unique_ptr<Collective>> make_shm_collective(ReplicaSegment segment,
     return invalid(fmt::format("shared-memory collective: rank {} in a segment of {} ranks",
                                options.rank, segment.ranks()));
   }
+  if (segment.line(options.rank).joined.exchange(1) != 0) {
+    return internal_error(fmt::format(
+        "shared-memory collective: rank {} has joined this segment (generation {}) before; a "
+        "restarted replica needs a new one",
+        options.rank, segment.generation()));
+  }
   return std::unique_ptr<Collective>(std::make_unique<ShmCollective>(segment, options));
 }
 

@@ -17,7 +17,8 @@ struct ShmCollectiveOptions {
   Duration deadline = seconds(60);  // for a peer to join a call; then the group is aborted
 };
 
-// REQUIRES: the segment outlives the collective. Errors: a rank outside the group.
+// REQUIRES: the segment outlives the collective. Errors: a rank outside the group, or one that has
+// joined this segment before.
 Result<std::unique_ptr<Collective>> make_shm_collective(ReplicaSegment segment,
                                                         const ShmCollectiveOptions& options);
 

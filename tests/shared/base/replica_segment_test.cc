@@ -1,11 +1,14 @@
 #include "shared/base/replica_segment.h"
 
-#include <cstring>
+#include <algorithm>
+#include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "shared/base/clock.h"
 #include "shared/base/shared_block.h"
 
 namespace plimsoll {
@@ -80,6 +83,56 @@ TEST(ReplicaSegment, KeepsTheFirstReasonOfAnAbort) {
   segment->abort("something later");
   EXPECT_TRUE(segment->aborted());
   EXPECT_EQ(segment->abort_reason(), "rank 2 died of signal 9");
+}
+
+// Several ranks may find the same fault at once: none may be told less than the reason.
+TEST(ReplicaSegment, EveryOneOfSeveralAbortersReadsTheSameReason) {
+  const SharedBlock block = block_of(replica_segment_bytes(kShape));
+  constexpr int kAborters = 4;
+  for (int attempt = 0; attempt < 300; ++attempt) {
+    std::fill(block.bytes().begin(), block.bytes().end(), std::byte{0});
+    const Result<ReplicaSegment> segment = init_replica_segment(block.bytes(), kShape);
+    ASSERT_TRUE(segment.has_value());
+    std::vector<std::string> reasons(kAborters);
+    std::atomic<int> ready{0};
+    std::vector<std::thread> aborters;
+    for (int i = 0; i < kAborters; ++i) {
+      aborters.emplace_back([&, i] {
+        ++ready;
+        while (ready.load() < kAborters) std::this_thread::yield();
+        segment->abort(std::string(400, static_cast<char>('a' + i)));
+        reasons[static_cast<std::size_t>(i)] = segment->abort_reason();
+      });
+    }
+    for (std::thread& aborter : aborters) aborter.join();
+    for (const std::string& reason : reasons) {
+      ASSERT_EQ(reason, reasons[0]) << "attempt " << attempt;
+      ASSERT_EQ(reason.size(), 400U);
+    }
+  }
+}
+
+// The abort word: what an abort changes first in the header.
+std::atomic<std::uint32_t>& abort_word(std::span<std::byte> memory, const ReplicaSegment& segment) {
+  const std::vector<std::byte> before(memory.begin(), memory.end());
+  segment.abort("");
+  const auto differs = std::mismatch(before.begin(), before.end(), memory.begin()).second;
+  return reinterpret_cast<std::atomic<std::uint32_t>&>(*differs);
+}
+
+TEST(ReplicaSegment, AnAbortWhoseCallerDiedHalfwayIsCompletedByTheNext) {
+  const SharedBlock block = block_of(replica_segment_bytes(kShape));
+  const Result<ReplicaSegment> segment = init_replica_segment(block.bytes(), kShape);
+  ASSERT_TRUE(segment.has_value());
+  abort_word(block.bytes(), *segment).store(1);  // someone writes its reason
+  EXPECT_FALSE(segment->aborted());
+  EXPECT_EQ(segment->abort_reason(), "");
+  const TimePoint start = now();
+  segment->abort("rank 2 died of signal 9");
+  EXPECT_LT(now() - start, seconds(5));
+  EXPECT_TRUE(segment->aborted());
+  EXPECT_NE(segment->abort_reason().find("ended before it gave its reason"), std::string::npos)
+      << segment->abort_reason();
 }
 
 TEST(ReplicaSegment, CutsAReasonThatIsTooLong) {
