@@ -69,6 +69,7 @@ std::optional<TimePoint> Supervisor::next_deadline() const {
 // ---- events ----
 
 void Supervisor::on(const Begin&, TimePoint now) {
+  out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   if (options_.values.model.empty()) {
     log(LogLevel::info, "idle: waiting for `plimsoll start --model FILE`");
     was_notified_ready_ = true;

@@ -1,0 +1,88 @@
+#include "daemon/child_table.h"
+
+#include <array>
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "shared/control/descriptors.h"
+
+namespace plimsoll {
+namespace {
+
+// Of one child in one turn, so that a child that floods cannot hold up the others.
+constexpr std::size_t kOutputBytesMax = 256 * 1024;
+
+// Our own processes begin each line with the time; anything else is a library's.
+std::string named(const ChildId& child, std::string line) {
+  const bool has_time = line.size() > 4 && line[0] == '2' && line[4] == '-';
+  return has_time ? line : fmt::format("{}: {}", child_name(child), line);
+}
+
+}  // namespace
+
+std::vector<std::string> child_arguments(const ChildTable::Start& start) {
+  std::vector<std::string> arguments = {"--control", start.control_endpoint, "--instance",
+                                        start.instance};
+  if (start.child.kind == ChildId::Kind::worker) {
+    arguments.insert(arguments.end(), {"--replica", std::to_string(start.child.replica), "--rank",
+                                       std::to_string(start.child.rank)});
+  }
+  return arguments;
+}
+
+Result<std::int64_t> ChildTable::start(const Start& start) {
+  const bool is_worker = start.child.kind == ChildId::Kind::worker;
+  const std::filesystem::path program =
+      start.folder / (is_worker ? "plimsoll-worker" : "plimsoll-router");
+  ChildProcess process = TRY(ChildProcess::spawn(program, child_arguments(start)));
+  TRY(send_descriptor(process.pair(), start.tag, start.fd));
+  const std::int64_t pid = process.pid();
+  children_.emplace(start.child, Child{std::move(process), {}});
+  return pid;
+}
+
+void ChildTable::signal(const ChildId& child, int number) const {
+  const auto found = children_.find(child);
+  if (found != children_.end()) found->second.process.signal(number);
+}
+
+std::vector<std::string> ChildTable::read_output(const ChildId& child) {
+  std::vector<std::string> lines;
+  const auto found = children_.find(child);
+  if (found == children_.end() || found->second.is_silent) return lines;
+  std::array<char, 16 * 1024> buffer;
+  std::size_t taken = 0;
+  while (taken < kOutputBytesMax) {
+    const ssize_t got = ::read(found->second.process.error_output(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) break;
+    const std::vector<std::string> more =
+        got == 0 ? found->second.lines.finish()
+                 : found->second.lines.take({buffer.data(), static_cast<std::size_t>(got)});
+    for (const std::string& line : more) lines.push_back(named(child, line));
+    if (got == 0) {
+      found->second.is_silent = true;
+      break;
+    }
+    taken += static_cast<std::size_t>(got);
+  }
+  return lines;
+}
+
+std::optional<Ending> ChildTable::reap(const ChildId& child) {
+  const auto found = children_.find(child);
+  if (found == children_.end()) return std::nullopt;
+  std::optional<Ending> ending = found->second.process.reap();
+  if (ending) children_.erase(found);
+  return ending;
+}
+
+std::vector<std::int64_t> ChildTable::pids() const {
+  std::vector<std::int64_t> pids;
+  for (const auto& [id, child] : children_) pids.push_back(child.process.pid());
+  return pids;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,50 @@
+// ChildTable: the running children of a daemon by what they are, and what they still have to say.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/child_process.h"
+#include "daemon/events.h"
+#include "daemon/log_file.h"
+
+namespace plimsoll {
+
+class ChildTable {
+ public:
+  struct Child {
+    ChildProcess process;
+    LineSplitter lines;
+    bool is_silent = false;  // its outputs are closed
+  };
+
+  // Starts it with a descriptor that it finds first on its socket pair. Programs lie in `folder`.
+  struct Start {
+    ChildId child;
+    std::filesystem::path folder;
+    std::string control_endpoint;
+    std::string instance;
+    std::string tag;  // of the descriptor
+    int fd = -1;
+  };
+  Result<std::int64_t> start(const Start& start);  // its pid
+
+  void signal(const ChildId& child, int number) const;
+  // Whole lines of its output so far, each with its name where it has no time of its own.
+  std::vector<std::string> read_output(const ChildId& child);
+  // How it ended, and then it is no longer in the table. Its last lines were to be read before.
+  std::optional<Ending> reap(const ChildId& child);
+
+  const std::map<ChildId, Child>& children() const { return children_; }
+  std::vector<std::int64_t> pids() const;
+
+ private:
+  std::map<ChildId, Child> children_;
+};
+
+std::vector<std::string> child_arguments(const ChildTable::Start& start);
+
+}  // namespace plimsoll

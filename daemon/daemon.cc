@@ -1,0 +1,302 @@
+#include "daemon/daemon.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <vector>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "daemon/planner.h"
+#include "daemon/status_report.h"
+#include "shared/base/file.h"
+#include "shared/control/endpoints.h"
+#include "shared/options/folders.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kControlMode = 0600;
+constexpr std::size_t kLogBytesMax = 16 * 1024 * 1024;
+// Between two looks at the other sources of events, so that no peer can hold them up.
+constexpr int kMessagesAtOnceMax = 1000;
+constexpr Duration kWaitMax = seconds(60);
+
+std::string random_instance() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+Result<UniqueFd> stop_signals() {
+  sigset_t wanted;
+  ::sigemptyset(&wanted);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&wanted, number);
+  // Before the first other thread starts, so that all of them inherit the mask.
+  ::sigprocmask(SIG_BLOCK, &wanted, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  UniqueFd fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) return unavailable(std::string("watch signals: ") + std::strerror(errno));
+  return fd;
+}
+
+// The same form as the log's own lines on stderr.
+std::string stamped(LogLevel level, const std::string& line) {
+  timespec at{};
+  ::clock_gettime(CLOCK_REALTIME, &at);
+  tm parts{};
+  ::localtime_r(&at.tv_sec, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return fmt::format("{}.{:03d} {} plimsolld: {}", text.data(), at.tv_nsec / 1'000'000,
+                     "DIWE"[static_cast<int>(level)], line);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
+                                               std::filesystem::path programs) {
+  UniqueFd signals = TRY(stop_signals());
+  const std::filesystem::path runtime = runtime_folder(options.values);
+  const std::filesystem::path state = state_folder(options.values);
+  InstanceLock lock = TRY(InstanceLock::take(runtime));
+  TRY(make_private_folder(state));
+  LogFile log_file = TRY(LogFile::open(state / "plimsolld.log", kLogBytesMax));
+  std::string endpoint = control_endpoint(runtime);
+  Channel channel = TRY(Channel::bind(endpoint, kControlMode));
+
+  Supervisor::Setup setup;
+  setup.options = options;
+  setup.instance = random_instance();
+  setup.version = PLIMSOLL_VERSION;
+  setup.pid = ::getpid();
+  setup.runtime = runtime.string();
+  setup.state = state.string();
+  setup.log_file = log_file.path().string();
+  setup.seed = std::random_device()();
+  setup.started = now();
+  return std::unique_ptr<Daemon>(new Daemon({.lock = std::move(lock),
+                                             .channel = std::move(channel),
+                                             .log_file = std::move(log_file),
+                                             .signals = std::move(signals),
+                                             .programs = std::move(programs),
+                                             .state = state,
+                                             .control_endpoint = std::move(endpoint),
+                                             .setup = std::move(setup)}));
+}
+
+Daemon::Daemon(Parts parts) : parts_(std::move(parts)), supervisor_(parts_.setup) {}
+
+int Daemon::run() {
+  handle(Begin{});
+  while (!exit_code_) {
+    // Its descriptor tells of messages only once; what is left here has to be come back to.
+    const bool has_more = take_messages();
+    if (exit_code_) break;
+    service_.alive(now());
+    wait(has_more ? Duration(0) : kWaitMax);
+    take_signals();
+    // What a child has said counts before the fact that it has ended.
+    (void)take_messages();
+    take_output();
+    take_endings();
+    const std::optional<TimePoint> deadline = supervisor_.next_deadline();
+    if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{});
+  }
+  return *exit_code_;
+}
+
+void Daemon::wait(Duration longest) {
+  std::vector<pollfd> wanted = {
+      {.fd = parts_.channel.fd(), .events = POLLIN, .revents = 0},
+      {.fd = parts_.signals.get(), .events = POLLIN, .revents = 0},
+  };
+  for (const auto& [id, child] : children_.children()) {
+    wanted.push_back({.fd = child.process.pidfd(), .events = POLLIN, .revents = 0});
+    if (!child.is_silent) {
+      wanted.push_back({.fd = child.process.error_output(), .events = POLLIN, .revents = 0});
+    }
+  }
+  TimePoint until = now() + longest;
+  for (const std::optional<TimePoint>& at :
+       {supervisor_.next_deadline(), service_.next_deadline()}) {
+    if (at) until = std::min(until, *at);
+  }
+  const Duration left = std::max(Duration(until - now()), Duration(0));
+  const auto whole = std::chrono::duration_cast<seconds>(left);
+  const timespec timeout{.tv_sec = whole.count(), .tv_nsec = (left - whole).count()};
+  // An interrupted or failed wait is another turn of the loop, no more.
+  (void)::ppoll(wanted.data(), wanted.size(), &timeout, nullptr);
+}
+
+bool Daemon::take_messages() {
+  for (int i = 0; i < kMessagesAtOnceMax && !exit_code_; ++i) {
+    std::optional<Received> received = parts_.channel.receive();
+    while (const std::optional<std::string> refusal = parts_.channel.take_refusal()) {
+      log(LogLevel::warning, "control: " + *refusal);
+    }
+    if (!received) return false;
+    handle(std::move(*received));
+  }
+  return true;
+}
+
+void Daemon::take_signals() {
+  signalfd_siginfo info{};
+  while (!exit_code_ && ::read(parts_.signals.get(), &info, sizeof info) == sizeof info) {
+    handle(StopSignal{});
+  }
+}
+
+void Daemon::take_output() {
+  std::vector<ChildId> ids;
+  for (const auto& [id, child] : children_.children()) ids.push_back(id);
+  for (const ChildId& id : ids) {
+    for (const std::string& line : children_.read_output(id)) {
+      (void)std::fprintf(stderr, "%s\n", line.c_str());  // without a terminal, the file has it
+      parts_.log_file.line(line);
+    }
+  }
+}
+
+void Daemon::take_endings() {
+  std::vector<ChildId> ids;
+  for (const auto& [id, child] : children_.children()) ids.push_back(id);
+  for (const ChildId& id : ids) {
+    if (exit_code_) return;
+    if (const std::optional<Ending> ending = children_.reap(id)) handle(ChildExited{id, *ending});
+  }
+}
+
+// The supervisor's answer to an event, and to the events that acting on it makes.
+void Daemon::handle(Event event) {
+  events_.push_back(std::move(event));
+  while (!events_.empty()) {
+    const Event next = std::move(events_.front());
+    events_.pop_front();
+    for (Action& action : supervisor_.handle(next, now())) {
+      std::visit([this](auto& alternative) { act(std::move(alternative)); }, action);
+    }
+  }
+  if (std::exchange(is_dirty_, false)) save_state();
+}
+
+// ---- actions ----
+
+void Daemon::act(MakePlan&& action) {
+  events_.push_back(Planned{make_launch_plan(action.options, children_.pids())});
+}
+
+void Daemon::act(BindListener&& action) {
+  Result<Listener> bound = bind_listener(action.host, action.port);
+  if (!bound) {
+    events_.push_back(ListenerBound{bound.error()});
+    return;
+  }
+  listener_ = std::move(*bound);
+  events_.push_back(ListenerBound{listener_->url});
+}
+
+void Daemon::act(CloseListener&&) { listener_.reset(); }
+
+void Daemon::act(CreateSegment&& action) {
+  segments_.erase(action.replica);
+  segment_errors_.erase(action.replica);
+  const ReplicaSegmentShape shape{.ranks = static_cast<int>(action.ranks),
+                                  .generation = static_cast<std::uint64_t>(action.incarnation)};
+  const auto create = [&]() -> Result<Segment> {
+    SharedBlock block = TRY(SharedBlock::create(fmt::format("plimsoll-replica-{}", action.replica),
+                                                replica_segment_bytes(shape)));
+    const ReplicaSegment view = TRY(init_replica_segment(block.bytes(), shape));
+    return Segment{std::move(block), view, action.incarnation};
+  };
+  Result<Segment> segment = create();
+  if (segment) {
+    segments_.emplace(action.replica, std::move(*segment));
+  } else {
+    segment_errors_.emplace(action.replica, "shared memory of its replica: " + segment.error());
+  }
+}
+
+void Daemon::act(AbortSegment&& action) {
+  const auto found = segments_.find(action.replica);
+  if (found != segments_.end()) found->second.view.abort(action.reason);
+}
+
+void Daemon::act(DropSegment&& action) {
+  segments_.erase(action.replica);
+  constexpr std::string_view kIpc = "ipc://";
+  const std::string endpoint =
+      request_endpoint(parts_.setup.runtime, action.replica, action.incarnation);
+  std::error_code ignored;  // a leader that left in order has removed it itself
+  std::filesystem::remove(endpoint.substr(kIpc.size()), ignored);
+}
+
+Result<std::int64_t> Daemon::spawn(const ChildId& child) {
+  ChildTable::Start start{.child = child,
+                          .folder = parts_.programs,
+                          .control_endpoint = parts_.control_endpoint,
+                          .instance = parts_.setup.instance,
+                          .tag = "listener",
+                          .fd = listener_ ? listener_->fd.get() : -1};
+  if (child.kind == ChildId::Kind::worker) {
+    const auto failed = segment_errors_.find(child.replica);
+    if (failed != segment_errors_.end()) return failed->second;
+    start.tag = "segment";
+    start.fd = segments_.at(child.replica).block.fd();
+  }
+  return children_.start(start);
+}
+
+void Daemon::act(Spawn&& action) {
+  const Result<std::int64_t> pid = spawn(action.child);
+  if (pid) {
+    events_.push_back(ChildStarted{action.child, *pid});
+  } else {
+    events_.push_back(SpawnFailed{action.child, pid.error()});
+  }
+}
+
+void Daemon::act(Kill&& action) { children_.signal(action.child, action.signal); }
+
+void Daemon::act(Send&& action) {
+  const Status sent = parts_.channel.send(action.peer, action.message);
+  // A child that is gone is noticed by its pidfd, a CLI that is gone needs no answer.
+  if (!sent) log(LogLevel::debug, "control: " + sent.error().message);
+}
+
+void Daemon::act(Notify&& action) { service_.send(action); }
+
+void Daemon::act(Log&& action) { log(action.level, action.line); }
+
+void Daemon::act(ApplyLogLevel&& action) {
+  for (const auto& [name, level] :
+       {std::pair("debug", LogLevel::debug), std::pair("info", LogLevel::info),
+        std::pair("warning", LogLevel::warning), std::pair("error", LogLevel::error)}) {
+    if (action.level == name) log_level(level);
+  }
+}
+
+void Daemon::act(SaveState&&) { is_dirty_ = true; }
+
+void Daemon::act(Exit&& action) { exit_code_ = action.code; }
+
+void Daemon::save_state() {
+  const Status saved =
+      write_file(parts_.state / "state.json", dump_json(status_json(supervisor_, now()), 2) + "\n");
+  if (!saved) log(LogLevel::warning, "save the state: " + saved.error().message);
+}
+
+void Daemon::log(LogLevel level, const std::string& line) {
+  if (!log_enabled(level)) return;
+  log_line(level, line);
+  parts_.log_file.line(stamped(level, line));
+}
+
+}  // namespace plimsoll

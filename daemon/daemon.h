@@ -1,0 +1,91 @@
+// Daemon: the loop of plimsolld: messages, signals, children and time in; the supervisor's actions
+// out. Runs in the main thread, which must live as long as the children.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "daemon/child_table.h"
+#include "daemon/instance_lock.h"
+#include "daemon/listener.h"
+#include "daemon/log_file.h"
+#include "daemon/service_notify.h"
+#include "daemon/supervisor.h"
+#include "shared/base/replica_segment.h"
+#include "shared/base/shared_block.h"
+#include "shared/control/channel.h"
+
+namespace plimsoll {
+
+class Daemon {
+ public:
+  // Takes the runtime folder and binds the control socket. `programs` is the folder of the worker
+  // and the router. Errors: unavailable where another daemon has the runtime folder.
+  static Result<std::unique_ptr<Daemon>> create(const OptionSet& options,
+                                                std::filesystem::path programs);
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  int run();  // the exit code
+
+ private:
+  struct Parts {
+    InstanceLock lock;
+    Channel channel;
+    LogFile log_file;
+    UniqueFd signals;
+    std::filesystem::path programs;
+    std::filesystem::path state;
+    std::string control_endpoint;
+    Supervisor::Setup setup;
+  };
+  struct Segment {
+    SharedBlock block;
+    ReplicaSegment view;
+    std::int64_t incarnation = 0;
+  };
+
+  explicit Daemon(Parts parts);
+
+  void wait(Duration longest);
+  bool take_messages();  // whether there may be more
+  void take_signals();
+  void take_output();
+  void take_endings();
+  void handle(Event event);
+
+  void act(MakePlan&& action);
+  void act(BindListener&& action);
+  void act(CloseListener&& action);
+  void act(CreateSegment&& action);
+  void act(AbortSegment&& action);
+  void act(DropSegment&& action);
+  void act(Spawn&& action);
+  void act(Kill&& action);
+  void act(Send&& action);
+  void act(Notify&& action);
+  void act(Log&& action);
+  void act(ApplyLogLevel&& action);
+  void act(SaveState&& action);
+  void act(Exit&& action);
+  Result<std::int64_t> spawn(const ChildId& child);
+  void save_state();
+  void log(LogLevel level, const std::string& line);
+
+  Parts parts_;
+  Supervisor supervisor_;
+  ServiceNotify service_;
+  ChildTable children_;
+  std::optional<Listener> listener_;
+  std::map<std::int64_t, Segment> segments_;  // by replica
+  std::map<std::int64_t, Error> segment_errors_;
+  std::deque<Event> events_;
+  bool is_dirty_ = false;  // the state is to be saved
+  std::optional<int> exit_code_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,27 @@
+// Listener: the TCP socket of the HTTP front door, bound before anything is started.
+//
+// The daemon keeps it while routers come and go, so that clients wait in its queue meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "shared/base/result.h"
+#include "shared/base/unique_fd.h"
+
+namespace plimsoll {
+
+struct Listener {
+  UniqueFd fd;
+  std::string url;  // "http://127.0.0.1:8000"
+};
+
+// Port 0: a free one. Errors: invalid for a host that is none; unavailable where the port is taken,
+// naming the process that has it where it can be seen.
+Result<Listener> bind_listener(const std::string& host, std::int64_t port);
+
+// "process 4711 (nginx)", or "" where it cannot be seen. `root` stands before /proc, for tests.
+std::string port_holder(std::int64_t port, const std::filesystem::path& root = "/");
+
+}  // namespace plimsoll

@@ -1,0 +1,51 @@
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "daemon/daemon.h"
+#include "shared/base/log.h"
+#include "shared/base/text.h"
+#include "shared/options/option_parse.h"
+#include "shared/options/option_print.h"
+
+namespace plimsoll {
+namespace {
+
+int fail(const Error& error) {
+  for (const std::string_view line : split(error.message, '\n')) {
+    std::fprintf(stderr, "plimsolld: %.*s\n", static_cast<int>(line.size()), line.data());
+  }
+  return exit_code(error.code);
+}
+
+Result<int> run(int argc, const char* const* argv) {
+  const OptionSources sources = TRY(process_sources(argc, argv));
+  const OptionSet options = TRY(parse_options(sources));
+  log_start("plimsolld", LogLevel::info);
+  std::error_code failed;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed) return unavailable("find the own program's folder: " + failed.message());
+  const std::unique_ptr<Daemon> daemon = TRY(Daemon::create(options, self.parent_path()));
+  return daemon->run();
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--help") {
+      std::printf("plimsolld: plans, starts and supervises a deployment, in the foreground.\n\n%s",
+                  plimsoll::option_help().c_str());
+      return 0;
+    }
+    if (argument == "--version") {
+      std::puts("plimsolld " PLIMSOLL_VERSION);
+      return 0;
+    }
+  }
+  const plimsoll::Result<int> code = plimsoll::run(argc, argv);
+  return code ? *code : plimsoll::fail(code.error());
+}

@@ -1,0 +1,67 @@
+#include "daemon/planner.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+#include "shared/base/file.h"
+#include "shared/base/text.h"
+#include "shared/machine/device_query.h"
+#include "shared/memory/memory_plan.h"
+#include "shared/model/gguf.h"
+#include "shared/model/model_spec.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kRollupBytesMax = 64 * 1024;
+
+}  // namespace
+
+Bytes releasable_bytes(std::int64_t pid, const std::filesystem::path& root) {
+  const Result<std::string> rollup =
+      read_file(root / "proc" / std::to_string(pid) / "smaps_rollup", kRollupBytesMax);
+  if (!rollup) return 0;
+  Bytes sum = 0;
+  for (const std::string_view line : split(*rollup, '\n')) {
+    const bool counts = line.starts_with("Pss_Anon:") || line.starts_with("Pss_Shmem:");
+    if (!counts) continue;
+    const std::string_view value = trim(line.substr(line.find(':') + 1));
+    std::int64_t kib = 0;
+    std::from_chars(value.data(), value.data() + value.size(), kib);
+    sum += kib * kKiB;
+  }
+  return sum;
+}
+
+Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const std::int64_t> own) {
+  Machine machine = TRY(query_machine());
+  for (const std::int64_t pid : own) {
+    const Bytes bytes = releasable_bytes(pid);
+    machine.memory_available = std::min(machine.memory_available + bytes, machine.memory_total);
+    machine.cgroup_used = std::max<Bytes>(machine.cgroup_used - bytes, 0);
+  }
+  const std::string& model = options.values.model;
+  const GgufFile file = TRY(GgufFile::open(model));
+  const ModelSpec spec = TRY_CONTEXT("model " + model + ": ", read_model_spec(file));
+  const MemoryPlan plan = TRY(plan_memory(machine, spec, options));
+  if (plan.refusal) return *plan.refusal;
+
+  LaunchPlan launch;
+  launch.options = options;
+  launch.options_json = option_set_to_json(options);
+  launch.plan_json = memory_plan_to_json(plan);
+  launch.tp = plan.tp;
+  launch.dp = plan.dp;
+  launch.kv_blocks = plan.decisions.kv_blocks;
+  launch.context_length = plan.decisions.context_length;
+  launch.served_model_name = options.values.served_model_name;
+  if (launch.served_model_name.empty()) {
+    launch.served_model_name = std::filesystem::path(model).stem().string();
+  }
+  for (const RankPlan& rank : plan.ranks) launch.rank_bytes.push_back(rank.total());
+  launch.notes = plan.decisions.notes;
+  return launch;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,21 @@
+// Planner: the plan of a set of options on this machine as it is now.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "daemon/launch_plan.h"
+#include "shared/base/result.h"
+
+namespace plimsoll {
+
+// `own` are the processes that a new deployment would replace: what they hold counts as free.
+// Errors: of the options, of the model file, or the plan's refusal.
+Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const std::int64_t> own);
+
+// Memory that goes back to the machine when a process ends: anonymous and shared pages, as its
+// share. Zero where that cannot be read. `root` stands before /proc, for tests.
+Bytes releasable_bytes(std::int64_t pid, const std::filesystem::path& root = "/");
+
+}  // namespace plimsoll
