@@ -1,0 +1,17 @@
+#include "worker/graph/family.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+TEST(Family, LlamaScalesScoresByTheRootOfTheHead) {
+  const Family* family = find_family("llama");
+  ASSERT_NE(family, nullptr);
+  EXPECT_FLOAT_EQ(family->attention_scale(64), 0.125F);
+}
+
+TEST(Family, OthersAreNotFound) { EXPECT_EQ(find_family("gemma3"), nullptr); }
+
+}  // namespace
+}  // namespace plimsoll
