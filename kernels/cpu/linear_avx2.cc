@@ -14,7 +14,7 @@ struct Avx2 {
   using I = __m256i;
   using F = __m256;
   static constexpr int kLanes = 8;
-  static constexpr int kPanelTokens = 4;
+  static constexpr int kPanelTokens = 6;  // sums in 16 bits and in f32 fill 12 of 16 registers
   static constexpr bool kMultipliesSignedWeights = true;
 
   static I load(const std::byte* p) { return _mm256_loadu_si256(reinterpret_cast<const I*>(p)); }
@@ -113,12 +113,14 @@ struct Avx2 {
             constexpr int t = decltype(token)::value;
             const I pairs = _mm256_maddubs_epi16(weights, spread_word(panel + 32 * t + 4 * v));
             sums[t] = v == first ? pairs : _mm256_add_epi16(sums[t], pairs);
+            pin(sums[t]);
           });
         });
         const I widen = widening<Format, first / 4>(format);
         unroll<T>([&](auto token) __attribute__((always_inline)) {
           constexpr int t = decltype(token)::value;
           products[t] = _mm256_add_epi32(products[t], _mm256_madd_epi16(sums[t], widen));
+          pin(products[t]);
         });
       });
     }
@@ -126,6 +128,10 @@ struct Avx2 {
 
  private:
   static constexpr std::int64_t kAhead = 1024;  // bytes; covers the latency of memory at 20 GB/s
+
+  // Holds a sum at its place: GCC 12 otherwise moves the additions behind all products of a
+  // sub-block, which are more than there are registers.
+  [[gnu::always_inline]] static void pin(I& sum) { asm volatile("" : "+x"(sum)); }
 
   static I spread_word(const std::byte* p) {
     int word;
@@ -181,6 +187,7 @@ struct Avx2 {
         const I q = _mm256_sign_epi8(spread_word(panel + 32 * t + 4 * v), weights);
         const I sums = _mm256_madd_epi16(_mm256_maddubs_epi16(magnitudes, q), _mm256_set1_epi16(1));
         products[t] = v == 0 ? sums : _mm256_add_epi32(products[t], sums);
+        pin(products[t]);
       });
     });
   }
