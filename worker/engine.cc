@@ -24,7 +24,7 @@ Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
   TRY(place(arena, Term::activations, "the attention's output", buffers.attention));
   TRY(place(arena, Term::activations, "the feed-forward's middle", buffers.ffn));
   TRY(place(arena, Term::activations, "this rank's partial sums", buffers.partial));
-  TRY(place(arena, Term::activations, "the head's input", buffers.logit_inputs));
+  TRY(place(arena, Term::logits, "the head's input", buffers.logit_inputs));
   TRY(place(arena, Term::logits, "this rank's logits", buffers.logits));
   TRY(place(arena, Term::logits, "all ranks' logits", buffers.all_logits));
   return buffers;

@@ -41,11 +41,12 @@ DecoderBuffers decoder_buffer_shapes(const ModelSpec& spec, const ShardPlan& sha
 
 Bytes activation_bytes(const DecoderBuffers& shapes) {
   return view_bytes(shapes.x) + view_bytes(shapes.qkv) + view_bytes(shapes.attention) +
-         view_bytes(shapes.ffn) + view_bytes(shapes.partial) + view_bytes(shapes.logit_inputs);
+         view_bytes(shapes.ffn) + view_bytes(shapes.partial);
 }
 
 Bytes logit_bytes(const DecoderBuffers& shapes) {
-  return view_bytes(shapes.logits) + view_bytes(shapes.all_logits);
+  return view_bytes(shapes.logit_inputs) + view_bytes(shapes.logits) +
+         view_bytes(shapes.all_logits);
 }
 
 BackendLimits backend_limits(const ModelSpec& spec, const RankShard& shard,
