@@ -68,7 +68,8 @@ class Loop {
                      [this](ExchangeId exchange) {
                        service_.hung_up(exchange, now());
                        pump();
-                     }}) {}
+                     },
+                 .refused = [this](int status) { service_.refused(status); }}) {}
 
   Result<int> run(UniqueFd listener, const RouterArguments& arguments,
                   const std::vector<Message>& first) {

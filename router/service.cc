@@ -154,7 +154,7 @@ void Service::start_job(ExchangeId exchange, const HttpRequest& request, bool ch
     const CompletionInputs inputs{.request = &request,
                                   .chat = chat,
                                   .id = random_id(chat ? "chatcmpl-" : "cmpl-"),
-                                  .created = unix_seconds(),
+                                  .created = request.received,
                                   .random_seed = random_()};
     refusal = plan_completion(model_, inputs, plan);
   }

@@ -65,6 +65,8 @@ class Service {
   void http_request(ExchangeId exchange, const HttpRequest& request, TimePoint now);
   // The client of an exchange that has no whole answer yet is gone.
   void hung_up(ExchangeId exchange, TimePoint now);
+  // A request was answered with that status before it could be understood.
+  void refused(int status) { ++metrics_.responses[status]; }
   void daemon_message(const Message& message, TimePoint now);
   void leader_tokens(std::int64_t replica, StepTokens&& step, TimePoint now);
   // A Generate could not be sent to its leader.

@@ -9,6 +9,8 @@
 namespace plimsoll {
 namespace {
 
+constexpr std::size_t kChoicesMax = 256;  // of one request: each holds a copy of its prompt
+
 Refusal find_prompts(ModelContext& model, const RequestFields& fields, bool chat,
                      std::vector<Prompt>& prompts) {
   if (!chat) return completion_prompts(fields, model.tokenizer, model.limits, prompts);
@@ -26,6 +28,14 @@ Refusal check_stop_ids(const ModelContext& model, const std::vector<std::int64_t
                                                    model.tokenizer.vocab_size() - 1));
   }
   return {};
+}
+
+Refusal check_choices(const RequestFields& fields, std::size_t prompts) {
+  const std::size_t choices = prompts * static_cast<std::size_t>(fields.n);
+  if (choices <= kChoicesMax) return {};
+  return bad_field("n", fmt::format("{} prompts with n = {} make {} choices; a request has at most "
+                                    "{}",
+                                    prompts, fields.n, choices, kChoicesMax));
 }
 
 Sampling sampling_of(const ModelContext& model, const RequestFields& fields) {
@@ -67,6 +77,7 @@ Refusal plan_completion(ModelContext& model, const CompletionInputs& inputs, Com
   fill_job(model, fields, inputs, plan.job);
   plan.unknown_fields = fields.unknown;
   if (Refusal refusal = find_prompts(model, fields, inputs.chat, plan.job.prompts)) return refusal;
+  if (Refusal refusal = check_choices(fields, plan.job.prompts.size())) return refusal;
   const Sampling sampling = sampling_of(model, fields);
   plan.job.stop_ids = sampling.stop_ids;
   for (const Prompt& prompt : plan.job.prompts) {

@@ -136,6 +136,7 @@ void Connection::refuse(const ApiError& error) {
   response.headers.emplace_back("X-Request-Id",
                                 fmt::format("req-{:08x}{:08x}", random(), random()));
   send(response_bytes(response, framing_));
+  host_.refused(error.status);
 }
 
 // The client will send no more. An answer that is complete still goes out.
@@ -177,7 +178,6 @@ void Connection::flush() {
   if (writing_.empty()) {
     if (out_.empty()) return;
     writing_.swap(out_);
-    written_ = 0;
   }
   socket_.async_write_some(
       asio::buffer(writing_.data() + written_, writing_.size() - written_),
@@ -189,7 +189,10 @@ void Connection::on_written(const error_code& error, std::size_t bytes) {
   if (error) return drop();
   last_progress_ = now();
   written_ += bytes;
-  if (written_ == writing_.size()) writing_.clear();
+  if (written_ == writing_.size()) {
+    writing_.clear();
+    written_ = 0;
+  }
   if (has_output()) return flush();
   host_.written();
   if (phase_ == Phase::answering && exchange_ == 0) next_request();

@@ -32,6 +32,7 @@ class ConnectionHost {
   virtual std::span<char> read_buffer() = 0;  // shared: valid within one handler
   virtual const HttpLimits& limits() const = 0;
   virtual void written() = 0;
+  virtual void refused(int status) = 0;             // answered without an exchange
   virtual void remove(Connection& connection) = 0;  // destroys it
 };
 

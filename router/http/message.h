@@ -19,6 +19,7 @@ struct HttpRequest {
   std::string content_type;
   std::string request_id;  // X-Request-Id: the client's where it is harmless, else ours
   std::string body;
+  std::int64_t received = 0;  // when the last byte came, seconds since the epoch
 };
 
 struct HttpResponse {

@@ -100,6 +100,7 @@ void HttpServer::accepted(tcp::socket socket) {
     response.headers.emplace_back("X-Request-Id", new_request_id());
     const std::string bytes = response_bytes(
         response, {.head_only = false, .keep_alive = false, .http_1_0 = false, .date = date()});
+    refused(error.status);
     socket.write_some(asio::buffer(bytes), ignored);
     socket.shutdown(tcp::socket::shutdown_send, ignored);
     return;
@@ -144,6 +145,7 @@ ExchangeId HttpServer::begin_exchange(Connection& connection, HttpRequest reques
   const ExchangeId exchange = next_exchange_++;
   exchanges_.emplace(exchange, &connection);
   if (request.request_id.empty()) request.request_id = new_request_id();
+  request.received = unix_seconds();
   asio::post(io_, [this, exchange, request = std::move(request)]() mutable {
     if (exchanges_.contains(exchange)) events_.request(exchange, std::move(request));
   });

@@ -28,6 +28,8 @@ struct HttpEvents {
   std::function<void(ExchangeId, HttpRequest)> request;
   // The client is gone before its answer was complete.
   std::function<void(ExchangeId)> hang_up;
+  // A request was answered with that status before it became an exchange.
+  std::function<void(int)> refused;
 };
 
 class HttpServer : private ConnectionHost {
@@ -59,6 +61,7 @@ class HttpServer : private ConnectionHost {
   std::span<char> read_buffer() override { return read_buffer_; }
   const HttpLimits& limits() const override { return limits_; }
   void written() override;
+  void refused(int status) override { events_.refused(status); }
   void remove(Connection& connection) override;
 
   Connection* connection_of(ExchangeId exchange);

@@ -1,0 +1,267 @@
+#include "router/router.h"
+
+#include "tests/router/router_harness.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kChat =
+    R"({"messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":8})";
+
+TEST(Router, TellsItsAddressAndEndsWithTheDaemon) {
+  RouterHarness router;
+  EXPECT_EQ(router.url(), "http://127.0.0.1:" + std::to_string(router.port()));
+  router.stop();
+}
+
+TEST(Router, AnswersACompletion) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/completions", R"({"prompt":"xy","max_tokens":3,"seed":5,"top_q":1})");
+  const Generate generate = leader.next_generate();
+  EXPECT_EQ(generate.prompt, byte_ids("xy"));
+  EXPECT_EQ(generate.sampling.seed, 5U);
+  leader.tokens(generate.id, byte_ids("ab"));
+  leader.tokens(generate.id, byte_ids("c"), "length");
+  RawAnswer answer = client.answer();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_FALSE(answer.headers["x-request-id"].empty());
+  EXPECT_EQ(answer.headers["x-plimsoll-unknown-fields"], "top_q");
+  const Json body = parsed(answer.body);
+  EXPECT_EQ(body.find("choices")->as_array()[0].find("text")->as_string(), "abc");
+  EXPECT_EQ(dump_json(*body.find("usage")),
+            R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})");
+}
+
+TEST(Router, StreamsEachStepAtOnce) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/chat/completions", kChat, "X-Request-Id: mine-1\r\n");
+  const Generate generate = leader.next_generate();
+  leader.tokens(generate.id, byte_ids("a"));
+  const std::string first = client.read_until("\"content\":\"a\"");
+  EXPECT_NE(first.find("X-Accel-Buffering: no\r\n"), std::string::npos);
+  EXPECT_NE(first.find("Cache-Control: no-cache\r\n"), std::string::npos);
+  EXPECT_NE(first.find("X-Request-Id: mine-1\r\n"), std::string::npos);
+  EXPECT_NE(first.find("text/event-stream"), std::string::npos);
+  EXPECT_NE(first.find("\"role\":\"assistant\""), std::string::npos);
+  leader.tokens(generate.id, byte_ids("b"));
+  client.read_until("\"content\":\"b\"");
+  leader.tokens(generate.id, {kTinyEos}, "stop");
+  EXPECT_NE(client.read_until("data: [DONE]\n\n").find("\"finish_reason\":\"stop\""),
+            std::string::npos);
+  client.read_until("0\r\n\r\n");
+  client.get("/livez");  // the connection goes on
+  EXPECT_EQ(client.answer().status, 200);
+}
+
+TEST(Router, CancelsAtAStopString) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/completions", R"({"prompt":"x","max_tokens":30,"stop":["END"]})");
+  const Generate generate = leader.next_generate();
+  leader.tokens(generate.id, byte_ids("okE"));
+  leader.tokens(generate.id, byte_ids("NDx"));
+  EXPECT_EQ(leader.next_cancel(), generate.id);
+  const Json body = parsed(client.answer().body);
+  const Json& choice = body.find("choices")->as_array()[0];
+  EXPECT_EQ(choice.find("text")->as_string(), "ok");
+  EXPECT_EQ(choice.find("finish_reason")->as_string(), "stop");
+}
+
+TEST(Router, CancelsWhenTheClientHangsUp) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  {  // before any token, without a stream
+    RawHttp client(router.port());
+    client.post("/v1/completions", R"({"prompt":"x"})");
+    const Generate generate = leader.next_generate();
+    client.close();
+    EXPECT_EQ(leader.next_cancel(), generate.id);
+  }
+  {  // in the middle of a stream, with a reset
+    RawHttp client(router.port());
+    client.post("/v1/chat/completions", kChat);
+    const Generate generate = leader.next_generate();
+    leader.tokens(generate.id, byte_ids("a"));
+    client.read_until("\"content\":\"a\"");
+    client.reset();
+    EXPECT_EQ(leader.next_cancel(), generate.id);
+  }
+}
+
+TEST(Router, AClientThatHangsUpInTheQueueNeverReachesALeader) {
+  Options options;
+  options.max_running_requests = 1;
+  RouterHarness router(options);
+  FakeLeader& leader = router.ready_leader();
+  RawHttp first(router.port());
+  first.post("/v1/completions", R"({"prompt":"x","max_tokens":1})");
+  const Generate running = leader.next_generate();
+  {
+    RawHttp second(router.port());
+    second.post("/v1/completions", R"({"prompt":"y"})");
+    router.wait_for_waiting(1);
+  }
+  router.wait_for_waiting(0);
+  RawHttp third(router.port());
+  third.post("/v1/completions", R"({"prompt":"z"})");
+  leader.tokens(running.id, byte_ids("a"), "length");
+  EXPECT_EQ(first.answer().status, 200);
+  EXPECT_EQ(leader.next_generate().prompt, byte_ids("z"));
+}
+
+TEST(Router, ALostReplicaEndsAStreamWithAnErrorAndWithoutDone) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp streaming(router.port());
+  streaming.post("/v1/chat/completions", kChat);
+  const Generate first = leader.next_generate();
+  leader.tokens(first.id, byte_ids("a"));
+  streaming.read_until("\"content\":\"a\"");
+  RawHttp whole(router.port());
+  whole.post("/v1/completions", R"({"prompt":"x","max_tokens":4})");
+  const Generate second = leader.next_generate();
+  leader.tokens(second.id, byte_ids("a"));
+  // So that the token is known to be there before the loss: answers keep their order.
+  RawHttp probe(router.port());
+  probe.post("/v1/completions", R"({"prompt":"x","max_tokens":1})");
+  leader.tokens(leader.next_generate().id, byte_ids("a"), "length");
+  EXPECT_EQ(probe.answer().status, 200);
+  router.replicas({{0, "restarting", "", 2}});
+  const std::string end = streaming.read_to_end();
+  EXPECT_NE(end.find("data: {\"error\":{\"message\":\"replica 0 was lost"), std::string::npos)
+      << end;
+  EXPECT_EQ(end.find("[DONE]"), std::string::npos);
+  RawAnswer answer = whole.answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_FALSE(answer.headers["retry-after"].empty());
+}
+
+TEST(Router, ARequestWithoutTokensWaitsForTheReplicasReturn) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/completions", R"({"prompt":"xy","max_tokens":1,"seed":9})");
+  const Generate lost = leader.next_generate();
+  router.replicas({{0, "restarting", "", 2}});
+  FakeLeader again(router.endpoint("leader0b"));
+  router.replicas({{0, "ready", again.endpoint(), 2}});
+  const Generate generate = again.next_generate();
+  EXPECT_EQ(generate.prompt, lost.prompt);
+  EXPECT_EQ(generate.sampling.seed, lost.sampling.seed);
+  again.tokens(generate.id, byte_ids("a"), "length");
+  EXPECT_EQ(client.answer().status, 200);
+}
+
+TEST(Router, TheQueueHasALimit) {
+  Options options;
+  options.max_running_requests = 1;
+  options.max_queued_requests = 2;
+  RouterHarness router(options);
+  FakeLeader& leader = router.ready_leader();
+  std::vector<std::unique_ptr<RawHttp>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<RawHttp>(router.port()));
+    clients.back()->post("/v1/completions", R"({"prompt":"x","max_tokens":1})");
+    if (i == 0) leader.next_generate();
+    if (i <= 2) router.wait_for_waiting(i);
+  }
+  // One runs, two wait; five are refused at once.
+  int refused = 0;
+  for (int i = 3; i < 8; ++i) {
+    RawAnswer answer = clients[static_cast<std::size_t>(i)]->answer();
+    refused += answer.status == 503 && !answer.headers["retry-after"].empty() ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 5);
+}
+
+TEST(Router, AProbeIsARealRequest) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  router.tell(Probe{7});
+  const Generate generate = leader.next_generate();
+  EXPECT_EQ(generate.sampling.max_tokens, 1);
+  EXPECT_EQ(generate.sampling.temperature, 0);
+  EXPECT_FALSE(generate.prompt.empty());
+  leader.tokens(generate.id, byte_ids("a"), "length");
+  const ProbeResult good = router.hear<ProbeResult>();
+  EXPECT_TRUE(good.ok) << good.message;
+  EXPECT_EQ(good.sequence, 7);
+  router.tell(Probe{8});
+  leader.error(leader.next_generate().id, "internal", "broken");
+  const ProbeResult bad = router.hear<ProbeResult>();
+  EXPECT_FALSE(bad.ok);
+  EXPECT_NE(bad.message.find("broken"), std::string::npos);
+}
+
+TEST(Router, ADrainFinishesWhatRunsAndRefusesTheRest) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/chat/completions", kChat);
+  const Generate generate = leader.next_generate();
+  leader.tokens(generate.id, byte_ids("a"));
+  client.read_until("\"content\":\"a\"");
+  router.tell(Drain{60'000});
+  router.wait_for_health(503);
+  RawHttp late(router.port());
+  late.post("/v1/completions", R"({"prompt":"x"})");
+  RawAnswer refused = late.answer();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_FALSE(refused.headers["retry-after"].empty());
+  leader.tokens(generate.id, byte_ids("b"), "length");
+  EXPECT_NE(client.read_until("0\r\n\r\n").find("[DONE]"), std::string::npos);
+  EXPECT_EQ(router.wait_for_exit(), 0);
+}
+
+TEST(Router, ADrainEndsStreamsAtItsDeadline) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/chat/completions", kChat);
+  const Generate generate = leader.next_generate();
+  leader.tokens(generate.id, byte_ids("a"));
+  client.read_until("\"content\":\"a\"");
+  router.tell(Drain{1});
+  const std::string end = client.read_to_end();
+  EXPECT_NE(end.find("data: {\"error\":"), std::string::npos) << end;
+  EXPECT_EQ(end.find("[DONE]"), std::string::npos);
+  EXPECT_EQ(leader.next_cancel(), generate.id);
+  EXPECT_EQ(router.wait_for_exit(), 0);
+}
+
+TEST(Router, WithoutAReplicaRequestsAreRefusedAndHealthIsNotGreen) {
+  RouterHarness router;
+  router.replicas({{0, "loading", "", 1}}, "loading");
+  RawHttp client(router.port());
+  client.get("/health");
+  EXPECT_EQ(client.answer().status, 503);
+  client.get("/livez");
+  EXPECT_EQ(client.answer().status, 200);
+  client.post("/v1/completions", R"({"prompt":"x"})");
+  RawAnswer answer = client.answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_FALSE(answer.headers["retry-after"].empty());
+}
+
+TEST(Router, SpreadsRequestsOverReplicas) {
+  RouterHarness router;
+  FakeLeader first(router.endpoint("a"));
+  FakeLeader second(router.endpoint("b"));
+  router.replicas({{0, "ready", first.endpoint(), 1}, {1, "ready", second.endpoint(), 1}});
+  router.wait_for_health(200);
+  RawHttp one(router.port());
+  RawHttp two(router.port());
+  one.post("/v1/completions", R"({"prompt":"x"})");
+  two.post("/v1/completions", R"({"prompt":"y"})");
+  const Generate at_first = first.next_generate();
+  const Generate at_second = second.next_generate();
+  EXPECT_NE(at_first.prompt, at_second.prompt);
+}
+
+}  // namespace
+}  // namespace plimsoll
