@@ -1,0 +1,83 @@
+#include "tools/cli/daemon_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "shared/base/unique_fd.h"
+#include "shared/control/endpoints.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr milliseconds kTurn{200};
+constexpr seconds kStatusTimeout{10};
+// The daemon bounds every operation (load-timeout, shutdown-timeout); this is only the last resort.
+constexpr std::chrono::hours kOperationTimeout{24};
+
+}  // namespace
+
+bool is_daemon_listening(const std::filesystem::path& runtime) {
+  const std::string path = control_endpoint(runtime).substr(std::strlen("ipc://"));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) return false;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+  return probe && ::connect(probe.get(), generic, sizeof address) == 0;
+}
+
+Result<DaemonClient> DaemonClient::connect(const std::filesystem::path& runtime) {
+  Channel channel = TRY(Channel::connect(control_endpoint(runtime)));
+  return DaemonClient(runtime, std::move(channel));
+}
+
+Result<Reply> DaemonClient::ask(const Command& command, Duration timeout) {
+  return wait(command, now() + timeout, [] {});
+}
+
+Result<Reply> DaemonClient::ask_and_wait(const Command& command,
+                                         const std::function<void()>& while_waiting) {
+  return wait(command, now() + kOperationTimeout, while_waiting);
+}
+
+Result<Reply> DaemonClient::wait(const Command& command, TimePoint deadline,
+                                 const std::function<void()>& while_waiting) {
+  TRY(channel_.send(command));
+  for (TimePoint time = now(); time < deadline; time = now()) {
+    const std::optional<Received> received =
+        channel_.receive(std::min<Duration>(kTurn, deadline - time));
+    if (const auto refusal = channel_.take_refusal()) {
+      return unavailable(
+          fmt::format("plimsolld does not speak this program's protocol: {}", *refusal));
+    }
+    if (received) {
+      if (const auto* reply = std::get_if<Reply>(&received->message)) return *reply;
+      continue;
+    }
+    if (!is_daemon_listening(runtime_)) {
+      return unavailable(fmt::format(
+          "{}: plimsolld ended before it answered; `plimsoll logs` may say why", command.verb));
+    }
+    while_waiting();
+  }
+  return timed_out(fmt::format("{}: plimsolld listens in {} but does not answer", command.verb,
+                               runtime_.string()));
+}
+
+void DaemonClient::idle(Duration time) { (void)channel_.receive(time); }
+
+Result<Json> ask_status(const std::filesystem::path& runtime) {
+  DaemonClient client = TRY(DaemonClient::connect(runtime));
+  Reply reply = TRY(client.ask({.verb = "status", .arguments = Json::object()}, kStatusTimeout));
+  if (reply.exit_code != 0) return internal_error("status: " + reply.message);
+  return std::move(reply.result);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,56 @@
+#include "tools/cli/operation.h"
+
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "tools/cli/daemon_client.h"
+#include "tools/cli/json_view.h"
+#include "tools/cli/render.h"
+
+namespace plimsoll {
+
+std::filesystem::path runtime_of(const Invocation& call) {
+  return runtime_folder(call.options.values);
+}
+
+bool is_daemon_running(const Invocation& call) { return is_daemon_listening(runtime_of(call)); }
+
+Result<Reply> run_operation(const Invocation& call, const Command& command) {
+  const std::filesystem::path runtime = runtime_of(call);
+  DaemonClient client = TRY(DaemonClient::connect(runtime));
+  ProgressView view(call.console);
+  return client.ask_and_wait(command, [&] {
+    const Result<Json> status = ask_status(runtime);
+    // One that cannot be had now says nothing about the operation.
+    if (status && !text_at(*status, {"operation"}).empty()) view.show(*status);
+  });
+}
+
+int report_reply(const Invocation& call, const Reply& reply) {
+  const int code = static_cast<int>(reply.exit_code);
+  if (call.line.json) {
+    Json json = Json::object({{"exit_code", reply.exit_code}, {"message", reply.message}});
+    if (reply.result.is_object()) {
+      for (const auto& [name, value] : reply.result.as_object()) json.set(name, value);
+    }
+    call.console.out << dump_json(json, 2) << std::endl;
+  }
+  if (code != kExitOk) {
+    call.console.err << "plimsoll " << call.line.verb << ": " << reply.message << std::endl;
+  } else if (!call.line.json) {
+    if (!reply.message.empty()) call.console.out << reply.message << "\n";
+    call.console.out << render_changes(reply.result) << std::flush;
+  }
+  return code;
+}
+
+int report_not_running(const Invocation& call) {
+  const std::string message = fmt::format(
+      "no plimsolld runs in {} (`plimsoll start` launches one; --runtime-dir names "
+      "another instance)",
+      runtime_of(call).string());
+  return report_reply(call, {.exit_code = kExitNotRunning, .message = message, .result = {}});
+}
+
+}  // namespace plimsoll

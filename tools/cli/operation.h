@@ -1,0 +1,26 @@
+// Operation: a command to the daemon that takes long: sent, watched, reported.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "shared/base/json.h"
+#include "shared/control/messages.h"
+#include "tools/cli/verb.h"
+
+namespace plimsoll {
+
+// Sends it and shows progress until the reply. Errors: as DaemonClient::ask().
+Result<Reply> run_operation(const Invocation& call, const Command& command);
+
+// Prints a reply (its message, or JSON with exit_code, message and the result's members) and
+// returns its exit code. A refusal's message goes to stderr.
+int report_reply(const Invocation& call, const Reply& reply);
+
+// "no daemon runs in ...", exit code 4.
+int report_not_running(const Invocation& call);
+
+std::filesystem::path runtime_of(const Invocation& call);
+bool is_daemon_running(const Invocation& call);
+
+}  // namespace plimsoll

@@ -1,0 +1,104 @@
+#include <charconv>
+#include <istream>
+#include <ostream>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "shared/base/http_client.h"
+#include "shared/base/text.h"
+#include "tools/cli/chat_stream.h"
+#include "tools/cli/daemon_client.h"
+#include "tools/cli/json_view.h"
+#include "tools/cli/operation.h"
+#include "tools/cli/verb.h"
+
+namespace plimsoll {
+namespace {
+
+// A prompt may wait in the queue before its first token.
+constexpr seconds kSilenceMax{300};
+
+void print_json(const Invocation& call, const ChatStream& stream) {
+  call.console.out << dump_json(Json::object({{"answer", stream.answer()},
+                                              {"finish_reason", stream.finish_reason()},
+                                              {"prompt_tokens", stream.prompt_tokens()},
+                                              {"completion_tokens", stream.tokens()},
+                                              {"first_token_s", stream.first_token_s()},
+                                              {"tokens_per_second", stream.tokens_per_second()}}),
+                                2)
+                   << std::endl;
+}
+
+// One question; the answer is printed as it arrives and added to the messages.
+Status ask(const Invocation& call, const HttpRequest& base, std::int64_t max_tokens,
+           std::vector<ChatMessage>& messages) {
+  HttpRequest request = base;
+  request.json = dump_json(chat_request(messages, max_tokens));
+  ChatStream stream(now());
+  Status failure;
+  const HttpAnswer answer = TRY(http_stream(request, [&](std::string_view data) {
+    const Result<std::string> text = stream.event(data, now());
+    if (!text) failure = text.error();
+    if (text && !call.line.json) call.console.out << *text << std::flush;
+    return text.has_value() && !stream.is_done() && call.console.out.good();
+  }));
+  if (answer.status != 200) {
+    const std::string message = chat_error(answer.body);
+    return answer.status == 503 ? unavailable(message) : internal_error(message);
+  }
+  if (!call.line.json && !stream.answer().empty()) call.console.out << std::endl;
+  TRY(failure);
+  if (!stream.is_done()) return unavailable("the answer ended early");
+  if (call.line.json) {
+    print_json(call, stream);
+  } else {
+    call.console.err << stream.summary() << std::endl;
+  }
+  messages.push_back({.role = "assistant", .content = stream.answer()});
+  return {};
+}
+
+Result<int> talk(const Invocation& call, const HttpRequest& request, std::int64_t max_tokens) {
+  std::vector<ChatMessage> messages;
+  std::string line;
+  while (true) {
+    if (call.console.is_terminal) call.console.err << "> " << std::flush;
+    if (!std::getline(call.console.in, line)) return kExitOk;
+    if (trim(line).empty()) continue;
+    messages.push_back({.role = "user", .content = line});
+    TRY(ask(call, request, max_tokens, messages));
+  }
+}
+
+}  // namespace
+
+Result<int> run_chat(const Invocation& call) {
+  std::int64_t max_tokens = 0;
+  if (const auto given = call.line.flags.find("max-tokens"); given != call.line.flags.end()) {
+    const std::string& text = given->second;
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), max_tokens);
+    if (failure != std::errc() || end != text.data() + text.size() || max_tokens < 1) {
+      call.console.err << fmt::format("plimsoll chat: --max-tokens: '{}' is no number of tokens\n",
+                                      text);
+      return kExitUsage;
+    }
+  }
+  if (!is_daemon_running(call)) return report_not_running(call);
+  const Json status = TRY(ask_status(runtime_of(call)));
+  const std::string state = text_at(status, {"state"});
+  if (state != "serving") {
+    return unavailable(
+        fmt::format("the deployment is {}, not serving; `plimsoll status` says more", state));
+  }
+  const HttpRequest request{.method = "POST",
+                            .url = text_at(status, {"url"}) + "/v1/chat/completions",
+                            .json = "",
+                            .timeout = kSilenceMax};
+  if (call.line.arguments.empty()) return talk(call, request, max_tokens);
+  std::vector<ChatMessage> messages = {{.role = "user", .content = call.line.arguments.front()}};
+  TRY(ask(call, request, max_tokens, messages));
+  return kExitOk;
+}
+
+}  // namespace plimsoll

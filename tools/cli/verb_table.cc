@@ -1,0 +1,91 @@
+#include <algorithm>
+#include <array>
+
+#include "tools/cli/verb.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<VerbFlag, 1> kStopFlags = {
+    {{"all", "", "end the daemon too, not only the deployment"}}};
+constexpr std::array<VerbFlag, 2> kStatusFlags = {
+    {{"watch", "", "show it again each second, until Ctrl-C"},
+     {"wait", "", "return when it serves (exit code 0), has failed or is gone"}}};
+constexpr std::array<VerbFlag, 1> kConfigFlags = {
+    {{"origin", "", "say where each value came from"}}};
+constexpr std::array<VerbFlag, 1> kChatFlags = {{{"max-tokens", "N", "longest answer, in tokens"}}};
+constexpr std::array<VerbFlag, 2> kLogsFlags = {
+    {{"follow", "", "go on with what is written from now on", "f"},
+     {"lines", "N", "how many lines back to begin (default 100)", "n"}}};
+
+constexpr std::array<Verb, 11> kVerbs = {{
+    {.name = "start",
+     .arguments = "[--OPTION VALUE ...]",
+     .summary = "load a deployment and wait until it serves; launches the daemon where none runs",
+     .takes_options = true,
+     .run = run_start},
+    {.name = "stop",
+     .arguments = "[--all]",
+     .summary = "finish running requests and unload the deployment",
+     .flags = kStopFlags,
+     .run = run_stop},
+    {.name = "restart",
+     .arguments = "",
+     .summary = "unload the deployment and load it again with the same options",
+     .run = run_restart},
+    {.name = "status",
+     .arguments = "[--watch | --wait]",
+     .summary = "show state, URL, processes, memory, queue and speed",
+     .flags = kStatusFlags,
+     .run = run_status},
+    {.name = "plan",
+     .arguments = "[--OPTION VALUE ...]",
+     .summary = "show how memory would be used, without starting anything",
+     .takes_options = true,
+     .run = run_plan},
+    {.name = "reconfigure",
+     .arguments = "NAME=VALUE ...",
+     .summary = "change options of the running deployment",
+     .arguments_min = 1,
+     .arguments_max = 256,
+     .run = run_reconfigure},
+    {.name = "config",
+     .arguments = "{show [--origin] | check | default | reference | schema}",
+     .summary = "show or check options",
+     .flags = kConfigFlags,
+     .arguments_min = 1,
+     .arguments_max = 1,
+     .takes_options = true,
+     .run = run_config},
+    {.name = "chat",
+     .arguments = "[--max-tokens N] [\"QUESTION\"]",
+     .summary = "talk to the model; without a question, line by line",
+     .flags = kChatFlags,
+     .arguments_max = 1,
+     .run = run_chat},
+    {.name = "logs",
+     .arguments = "[-f] [-n N]",
+     .summary = "show what all processes have said",
+     .flags = kLogsFlags,
+     .run = run_logs},
+    {.name = "version",
+     .arguments = "",
+     .summary = "show version, compiler and the instruction sets of this machine",
+     .run = run_version},
+    {.name = "help",
+     .arguments = "[VERB]",
+     .summary = "show how to call a verb",
+     .arguments_max = 1,
+     .run = run_help},
+}};
+
+}  // namespace
+
+std::span<const Verb> verb_table() { return kVerbs; }
+
+const Verb* find_verb(std::string_view name) {
+  const auto found = std::ranges::find(kVerbs, name, &Verb::name);
+  return found == kVerbs.end() ? nullptr : &*found;
+}
+
+}  // namespace plimsoll
