@@ -34,7 +34,8 @@ Result<int> start_in_daemon(const Invocation& call) {
   }
   const Reply reply = TRY(run_operation(call, {.verb = "start", .arguments = arguments}));
   if (reply.exit_code != 0) return report_reply(call, reply);
-  return report_serving(call, text_at(reply.result, {"url"}), TRY(ask_status(runtime_of(call))));
+  const Json status = TRY(ask_status(runtime_of(call)));
+  return report_serving(call, text_at(reply.result, {"url"}), status);
 }
 
 std::vector<std::string> daemon_arguments(const Invocation& call) {
@@ -65,8 +66,8 @@ Result<int> launch_and_wait(const Invocation& call) {
         "configuration file");
   }
   const std::filesystem::path runtime = runtime_of(call);
-  LaunchedDaemon daemon =
-      TRY(LaunchedDaemon::launch(TRY(sibling_program("plimsolld")), daemon_arguments(call)));
+  const std::filesystem::path program = TRY(sibling_program("plimsolld"));
+  LaunchedDaemon daemon = TRY(LaunchedDaemon::launch(program, daemon_arguments(call)));
   ProgressView view(call.console);
   TimePoint gives_up = now() + kListenTimeout;
   bool has_failed = false;
