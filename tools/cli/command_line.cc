@@ -24,7 +24,9 @@ constexpr std::string_view kCommonHelp =
 Error unknown_verb(const std::string& word) {
   std::vector<std::string_view> names;
   for (const Verb& verb : verb_table()) names.push_back(verb.name);
-  const std::string meant = nearest(word, names);
+  const auto longer = std::ranges::find_if(
+      names, [&](std::string_view name) { return word.size() > 1 && name.starts_with(word); });
+  const std::string meant = longer != names.end() ? std::string(*longer) : nearest(word, names);
   return invalid(fmt::format("unknown verb '{}'{}; `plimsoll help` lists all", word,
                              meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
 }

@@ -32,16 +32,14 @@ Json last_known(const Invocation& call) {
 
 int report_dead(const Invocation& call) {
   const Json last = last_known(call);
-  if (last.is_null()) return report_not_running(call);
+  if (last.is_null() && !call.line.json) return report_not_running(call);
   const std::string message =
       fmt::format("plimsolld is not running in {}", runtime_of(call).string());
   call.console.err << "plimsoll status: " << message << std::endl;
   if (call.line.json) {
-    call.console.out << dump_json(Json::object({{"state", "not_running"},
-                                                {"message", message},
-                                                {"last_known", last}}),
-                                  2)
-                     << std::endl;
+    Json json = Json::object({{"state", "not_running"}, {"message", message}});
+    if (!last.is_null()) json.set("last_known", last);
+    call.console.out << dump_json(json, 2) << std::endl;
   } else {
     call.console.out << render_last_known(last) << std::flush;
   }
