@@ -1,0 +1,322 @@
+#include "worker/leader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+#include "tests/worker/rank_group.h"
+#include "worker/follower.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Duration kDeadline = seconds(50);
+
+// Everything that came back for one request.
+struct Answer {
+  std::vector<std::int64_t> tokens;
+  std::vector<double> logprobs;  // of tokens, then of their alternatives
+  std::vector<double> prompt_logprobs;
+  std::string finish;
+  std::string error_code;
+  std::string error;
+  bool operator==(const Answer&) const = default;
+};
+
+// A leader on a tiny model, followers as threads, and a router's end of its socket.
+class Replica {
+ public:
+  struct Options {
+    int ranks = 1;
+    std::optional<Tokens> chunk = 64;
+    Blocks kv_blocks = 64;
+  };
+  explicit Replica(const Options& options) : options_(options) { start(); }
+  ~Replica() {
+    if (!leader) return;
+    leader->abandon_all(unavailable("the test is over"));
+    EXPECT_TRUE(leader->stop());
+    for (std::thread& follower : followers_) follower.join();
+  }
+
+  void send(const Message& message) { ASSERT_TRUE(router->send(message)); }
+
+  // Runs the leader until these requests have ended.
+  std::map<std::uint64_t, Answer> finish(std::size_t requests) {
+    std::map<std::uint64_t, Answer> answers;
+    std::size_t ended = 0;
+    const TimePoint deadline = now() + kDeadline;
+    while (ended < requests) {
+      if (now() >= deadline) {
+        ADD_FAILURE() << ended << " of " << requests << " requests ended";
+        return answers;
+      }
+      turn();
+      while (const auto received = router->receive(milliseconds(leader->idle() ? 1 : 0))) {
+        const auto* step = std::get_if<StepTokens>(&received->message);
+        if (step == nullptr) continue;
+        for (const TokenEvent& event : step->events) {
+          add(event, answers[event.id]);
+          ended += event.finish.empty() ? 0 : 1;
+        }
+      }
+    }
+    return answers;
+  }
+
+  void turn() {
+    leader->take_requests();
+    if (leader->idle()) return;
+    const Status step = leader->step();
+    ASSERT_TRUE(step) << step.error().message;
+  }
+
+  std::unique_ptr<Leader> leader;
+  std::optional<Channel> router;
+
+ private:
+  static void add(const TokenEvent& event, Answer& answer) {
+    answer.tokens.insert(answer.tokens.end(), event.tokens.begin(), event.tokens.end());
+    for (const TokenLogprob& token : event.logprobs) {
+      answer.logprobs.push_back(token.logprob);
+      for (const double logprob : token.top_logprobs) answer.logprobs.push_back(logprob);
+    }
+    for (const TokenLogprob& token : event.prompt_logprobs) {
+      answer.prompt_logprobs.push_back(token.logprob);
+    }
+    if (event.finish.empty()) return;
+    answer.finish = event.finish;
+    answer.error_code = event.error_code;
+    answer.error = event.error;
+  }
+
+  void start() {
+    const auto model = write_tiny_model({.type = DType::q4_1}, folder_.path());
+    ASSERT_TRUE(model) << model.error().message;
+    group_ = std::make_unique<RankGroup>(
+        RankGroup::Options{.model = *model,
+                           .ranks = options_.ranks,
+                           .limits = {.rows_max = 64, .logit_rows_max = 20, .context_length = 256},
+                           .kv_blocks = options_.kv_blocks,
+                           .sequences_max = 16});
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    if (options_.ranks > 1) publisher_.emplace(group_->segment(), StepPublisher::Options{});
+    for (int rank = 1; rank < options_.ranks; ++rank) {
+      followers_.emplace_back([this, rank] { follow(rank); });
+    }
+    const std::string endpoint = "ipc://" + (folder_.path() / "requests").string();
+    auto requests = Channel::bind(endpoint, 0600);
+    ASSERT_TRUE(requests) << requests.error().message;
+    auto connected = Channel::connect(endpoint);
+    ASSERT_TRUE(connected) << connected.error().message;
+    router.emplace(std::move(*connected));
+    Rank& rank = group_->rank(0);
+    leader = std::make_unique<Leader>(Leader::Parts{
+        .engine = &rank.engine(),
+        .collective = &rank.collective(),
+        .publisher = publisher_ ? &*publisher_ : nullptr,
+        .requests = std::move(*requests),
+        .limits = {.step = rank.engine().step_limits(),
+                   .context_length = 256,
+                   .vocab = rank.spec().vocab,
+                   .waiting_max = 100},
+        .budget = {.fixed = options_.chunk, .rows_max = 64, .step_time_max = milliseconds(250)}});
+    const Status warm = leader->warm_up();
+    ASSERT_TRUE(warm) << warm.error().message;
+  }
+
+  void follow(int rank) {
+    StepReceiver::Options options;
+    options.rank = rank;
+    StepReceiver receiver(group_->segment(), options);
+    Follower follower({.engine = &group_->rank(rank).engine(),
+                       .collective = &group_->rank(rank).collective(),
+                       .receiver = &receiver,
+                       .limits = group_->rank(rank).engine().step_limits()});
+    while (true) {
+      const auto followed = follower.follow(milliseconds(50));
+      ASSERT_TRUE(followed) << followed.error().message;
+      if (*followed == Followed::stop) return;
+    }
+  }
+
+  Options options_;
+  TempFolder folder_;
+  std::unique_ptr<RankGroup> group_;
+  std::optional<StepPublisher> publisher_;
+  std::vector<std::thread> followers_;
+};
+
+Generate request(std::uint64_t id) {
+  std::mt19937 random(static_cast<std::uint32_t>(id));
+  Generate generate;
+  generate.id = id;
+  generate.prompt.resize(1 + random() % 60);
+  for (std::int64_t& token : generate.prompt) token = random() % 256;
+  Sampling& sampling = generate.sampling;
+  sampling.max_tokens = static_cast<std::int64_t>(1 + random() % 90);
+  sampling.temperature = id % 3 == 0 ? 0 : 0.9;
+  sampling.top_p = id % 2 == 0 ? 0.9 : 1;
+  sampling.top_k = id % 5 == 0 ? 30 : 0;
+  sampling.frequency_penalty = id % 4 == 0 ? 0.5 : 0;
+  sampling.seed = 1000 + id;
+  sampling.logprobs = 3;
+  sampling.prompt_logprobs = id % 4 == 1;
+  return generate;
+}
+
+TEST(Leader, SixteenTogetherGetTheTokensAndBitsThatEachGetsAlone) {
+  constexpr std::uint64_t kRequests = 16;
+  for (const int ranks : {1, 2}) {
+    std::map<std::uint64_t, Answer> alone;
+    {
+      Replica replica({.ranks = ranks});
+      ASSERT_FALSE(HasFatalFailure());
+      for (std::uint64_t id = 1; id <= kRequests; ++id) {
+        replica.send(request(id));
+        alone.merge(replica.finish(1));
+      }
+    }
+    for (const Tokens chunk : {1, 5, 33, 64}) {
+      // 8 blocks are too few for all: some are preempted and computed again.
+      for (const Blocks blocks : {64, 8}) {
+        SCOPED_TRACE(testing::Message()
+                     << ranks << " ranks, chunks of " << chunk << ", " << blocks << " blocks");
+        Replica replica({.ranks = ranks, .chunk = chunk, .kv_blocks = blocks});
+        for (std::uint64_t id = 1; id <= kRequests; ++id) replica.send(request(id));
+        const auto together = replica.finish(kRequests);
+        ASSERT_EQ(together.size(), kRequests);
+        for (const auto& [id, answer] : together) EXPECT_TRUE(answer == alone[id]) << id;
+        EXPECT_EQ(replica.leader->scheduler().preemptions() > 0, blocks == 8);
+      }
+    }
+  }
+}
+
+TEST(Leader, AnswersHaveWhatWasAskedFor) {
+  Replica replica({});
+  const Generate asked = request(1);  // with log-probabilities of the prompt
+  replica.send(asked);
+  const Answer answer = replica.finish(1)[1];
+  EXPECT_EQ(answer.finish, "length");
+  EXPECT_EQ(std::ssize(answer.tokens), asked.sampling.max_tokens);
+  EXPECT_EQ(answer.logprobs.size(), answer.tokens.size() * 4);
+  EXPECT_EQ(answer.prompt_logprobs.size(), asked.prompt.size() - 1);
+  EXPECT_EQ(replica.leader->counters().prompt_tokens, std::ssize(asked.prompt));
+  EXPECT_EQ(replica.leader->counters().generated_tokens, asked.sampling.max_tokens);
+}
+
+TEST(Leader, WithoutTokensToGenerateThePromptIsStillScored) {
+  Replica replica({});
+  Generate scored = request(1);
+  scored.sampling.max_tokens = 0;
+  replica.send(scored);
+  const Answer answer = replica.finish(1)[1];
+  EXPECT_EQ(answer.finish, "length");
+  EXPECT_TRUE(answer.tokens.empty());
+  EXPECT_EQ(answer.prompt_logprobs.size(), scored.prompt.size() - 1);
+  scored.id = 2;
+  scored.sampling.prompt_logprobs = false;
+  replica.send(scored);
+  EXPECT_EQ(replica.finish(1)[2].finish, "length");
+}
+
+TEST(Leader, StopsAtAStopId) {
+  Replica replica({});
+  Generate first = request(3);
+  first.sampling.max_tokens = 20;
+  replica.send(first);
+  const Answer whole = replica.finish(1)[3];
+  Generate second = first;
+  second.id = 4;
+  second.sampling.stop_ids = {whole.tokens[5]};
+  replica.send(second);
+  const Answer stopped = replica.finish(1)[4];
+  EXPECT_EQ(stopped.finish, "stop");
+  const auto at = std::ranges::find(whole.tokens, whole.tokens[5]);
+  EXPECT_EQ(stopped.tokens, std::vector<std::int64_t>(whole.tokens.begin(), at + 1));
+}
+
+TEST(Leader, CancellingEndsARequestAndFreesItsBlocks) {
+  Replica replica({});
+  Generate endless = request(3);
+  endless.sampling.max_tokens = 150;
+  replica.send(endless);
+  const TimePoint deadline = now() + kDeadline;
+  while (replica.leader->counters().generated_tokens < 3 && now() < deadline) replica.turn();
+  replica.send(Cancel{3});
+  EXPECT_EQ(replica.finish(1)[3].finish, "cancelled");
+  EXPECT_EQ(replica.leader->scheduler().blocks_used(), 0);
+  replica.send(Cancel{3});  // too late: nothing happens
+  replica.turn();
+  EXPECT_TRUE(replica.leader->idle());
+}
+
+TEST(Leader, RefusesWhatCannotRunWithTheReason) {
+  Replica replica({});
+  Generate bad = request(1);
+  bad.prompt[0] = 100'000;
+  replica.send(bad);
+  Generate worse = request(2);
+  worse.sampling.temperature = -1;
+  replica.send(worse);
+  auto answers = replica.finish(2);
+  EXPECT_EQ(answers[1].finish, "error");
+  EXPECT_EQ(answers[1].error_code, "invalid");
+  EXPECT_NE(answers[1].error.find("token 100000"), std::string::npos) << answers[1].error;
+  EXPECT_NE(answers[2].error.find("temperature"), std::string::npos) << answers[2].error;
+}
+
+TEST(Leader, DrainingFinishesWhatRunsAndRefusesTheRest) {
+  Replica replica({});
+  replica.send(request(1));
+  const TimePoint deadline = now() + kDeadline;
+  while (replica.leader->idle() && now() < deadline) replica.leader->take_requests();
+  replica.leader->refuse_new("this replica is about to end");
+  replica.send(request(2));
+  auto answers = replica.finish(2);
+  EXPECT_EQ(answers[1].finish, "length");
+  EXPECT_EQ(answers[2].finish, "error");
+  EXPECT_EQ(answers[2].error_code, "unavailable");
+}
+
+TEST(Leader, AbandonedRequestsGetAnErrorEach) {
+  Replica replica({});
+  replica.send(request(1));
+  replica.send(request(2));
+  const TimePoint deadline = now() + kDeadline;
+  while (replica.leader->scheduler().waiting() < 2 && now() < deadline) {
+    replica.leader->take_requests();
+  }
+  replica.leader->abandon_all(timed_out("its time is up"));
+  auto answers = replica.finish(2);
+  EXPECT_EQ(answers[1].error_code, "timed_out");
+  EXPECT_EQ(answers[2].error, "its time is up");
+  EXPECT_TRUE(replica.leader->idle());
+}
+
+TEST(Leader, ARouterThatIsGoneTakesItsRequestsAlong) {
+  Replica replica({});
+  Generate endless = request(3);
+  endless.sampling.max_tokens = 150;
+  replica.send(endless);
+  const TimePoint deadline = now() + kDeadline;
+  while (replica.leader->idle() && now() < deadline) replica.leader->take_requests();
+  replica.router.reset();
+  while (!replica.leader->idle() && now() < deadline) replica.turn();
+  EXPECT_LT(replica.leader->counters().generated_tokens, 150);
+  EXPECT_EQ(replica.leader->scheduler().blocks_used(), 0);
+}
+
+}  // namespace
+}  // namespace plimsoll

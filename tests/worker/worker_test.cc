@@ -1,0 +1,289 @@
+#include "worker/worker.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "shared/base/clock.h"
+#include "shared/base/replica_segment.h"
+#include "shared/base/shared_block.h"
+#include "shared/control/channel.h"
+#include "shared/machine/machine.h"
+#include "shared/memory/memory_plan.h"
+#include "shared/options/option_parse.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Duration kDeadline = seconds(40);
+
+Machine small_machine() {
+  Machine machine;
+  machine.cpu_name = "test";
+  machine.cpus = {0, 1};
+  machine.nodes = {{.id = 0, .cpus = {0, 1}}};
+  machine.memory_total = 8 * kGiB;
+  machine.memory_available = 4 * kGiB;
+  return machine;
+}
+
+// The supervisor's side of the protocol, with the workers as threads instead of processes.
+class Supervisor {
+ public:
+  explicit Supervisor(std::int64_t tp) : tp_(tp) { plan(); }
+  ~Supervisor() {
+    if (segment_) segment_->abort("the test is over");
+    for (Worker& worker : workers_) {
+      if (worker.thread.joinable()) worker.thread.join();
+    }
+  }
+
+  // Up to the last Ready.
+  void start() {
+    load();
+    if (testing::Test::HasFatalFailure()) return;
+    expect_from_all<Loaded>([&](const std::string&, const Loaded& loaded) {
+      const Json* weights = loaded.measured.find("weights");
+      ASSERT_NE(weights, nullptr);
+      EXPECT_GT(weights->as_int(), 0);
+    });
+    for (const Worker& worker : workers_) say(worker.peer, Commit{plan_.decisions.kv_blocks});
+    expect_from_all<Ready>([](const std::string&, const Ready& ready) {
+      EXPECT_NE(ready.device.find("cpu "), std::string::npos);
+    });
+  }
+
+  // Up to the last Load.
+  void load() {
+    for (std::int64_t rank = 0; rank < tp_; ++rank) launch(rank);
+    expect_from_all<Hello>([&](const std::string& peer, const Hello& hello) {
+      EXPECT_EQ(hello.role, "worker");
+      EXPECT_EQ(hello.instance, "test");
+      workers_.at(static_cast<std::size_t>(hello.rank)).peer = peer;
+      Load load;
+      load.options = option_set_to_json(options_);
+      load.plan = memory_plan_to_json(plan_);
+      load.rank = hello.rank;
+      if (hello.rank == 0) load.request_endpoint = request_endpoint();
+      say(peer, load);
+    });
+  }
+
+  void say(const std::string& peer, const Message& message) {
+    const Status sent = control_->send(peer, message);
+    EXPECT_TRUE(sent) << sent.error().message;
+  }
+  void say_to_all(const Message& message) {
+    for (const Worker& worker : workers_) say(worker.peer, message);
+  }
+
+  // One message of this type from each worker, in any order; others are passed over.
+  template <typename T>
+  void expect_from_all(const std::function<void(const std::string&, const T&)>& then) {
+    std::int64_t missing = tp_;
+    for (const TimePoint deadline = now() + kDeadline; missing > 0 && now() < deadline;) {
+      const auto received = control_->receive(milliseconds(100));
+      if (!received) continue;
+      if (const auto* fault = std::get_if<Fault>(&received->message);
+          fault != nullptr && !std::is_same_v<T, Fault>) {
+        FAIL() << "a worker said: " << fault->message;
+      }
+      const auto* message = std::get_if<T>(&received->message);
+      if (message == nullptr) continue;
+      then(received->peer, *message);
+      --missing;
+    }
+    ASSERT_EQ(missing, 0) << "messages did not come";
+  }
+
+  std::vector<int> exit_codes() {
+    std::vector<int> codes;
+    for (Worker& worker : workers_) {
+      worker.thread.join();
+      codes.push_back(worker.exit_code);
+    }
+    return codes;
+  }
+
+  std::string request_endpoint() const { return "ipc://" + (folder_.path() / "requests").string(); }
+  ReplicaSegment& segment() { return *segment_; }
+  MemoryPlan& memory_plan() { return plan_; }
+  OptionSet& options() { return options_; }
+
+ private:
+  struct Worker {
+    std::thread thread;
+    SocketPair pair;
+    std::string peer;
+    int exit_code = -1;
+  };
+
+  void plan() {
+    const auto model = write_tiny_model({.type = DType::q4_1}, folder_.path());
+    ASSERT_TRUE(model) << model.error().message;
+    options_.values.model = *model;
+    options_.values.tp = tp_;
+    options_.values.threads = 1;
+    options_.values.max_running_requests = 8;
+    const auto file = GgufFile::open(*model);
+    ASSERT_TRUE(file) << file.error().message;
+    const auto spec = read_model_spec(*file);
+    ASSERT_TRUE(spec) << spec.error().message;
+    auto planned = plan_memory(small_machine(), *spec, options_);
+    ASSERT_TRUE(planned) << planned.error().message;
+    ASSERT_FALSE(planned->refusal) << planned->refusal->message;
+    plan_ = std::move(*planned);
+    for (RankPlan& rank : plan_.ranks) rank.cpus.clear();  // whatever CPUs the test may use
+    const ReplicaSegmentShape shape{.ranks = static_cast<int>(tp_)};
+    auto memory = SharedBlock::create("test", replica_segment_bytes(shape));
+    ASSERT_TRUE(memory) << memory.error().message;
+    memory_.emplace(std::move(*memory));
+    const auto segment = init_replica_segment(memory_->bytes(), shape);
+    ASSERT_TRUE(segment) << segment.error().message;
+    segment_.emplace(*segment);
+    auto control = Channel::bind("ipc://" + (folder_.path() / "control").string(), 0600);
+    ASSERT_TRUE(control) << control.error().message;
+    control_.emplace(std::move(*control));
+    workers_.resize(static_cast<std::size_t>(tp_));
+  }
+
+  void launch(std::int64_t rank) {
+    Worker& worker = workers_[static_cast<std::size_t>(rank)];
+    auto pair = descriptor_pair();
+    ASSERT_TRUE(pair) << pair.error().message;
+    worker.pair = std::move(*pair);
+    if (tp_ > 1) {
+      ASSERT_TRUE(send_descriptor(worker.pair.parent.get(), "segment", memory_->fd()));
+    }
+    WorkerArguments arguments;
+    arguments.control = "ipc://" + (folder_.path() / "control").string();
+    arguments.instance = "test";
+    arguments.rank = rank;
+    arguments.parent_fd = worker.pair.child.get();
+    worker.thread = std::thread([&worker, arguments] { worker.exit_code = run_worker(arguments); });
+  }
+
+  std::int64_t tp_;
+  TempFolder folder_;
+  OptionSet options_;
+  MemoryPlan plan_;
+  std::optional<SharedBlock> memory_;
+  std::optional<ReplicaSegment> segment_;
+  std::optional<Channel> control_;
+  std::vector<Worker> workers_;
+};
+
+Generate twenty_tokens() {
+  Generate generate;
+  generate.id = 7;
+  generate.prompt = {1, 2, 3};
+  generate.sampling.max_tokens = 20;
+  generate.sampling.seed = 5;
+  return generate;
+}
+
+std::vector<std::int64_t> read_answer(Channel& router) {
+  std::vector<std::int64_t> tokens;
+  for (const TimePoint deadline = now() + kDeadline; now() < deadline;) {
+    const auto received = router.receive(milliseconds(100));
+    const auto* step = received ? std::get_if<StepTokens>(&received->message) : nullptr;
+    if (step == nullptr) continue;
+    for (const TokenEvent& event : step->events) {
+      EXPECT_EQ(event.id, 7U);
+      tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+      if (event.finish == "length") return tokens;
+      EXPECT_EQ(event.finish, "") << event.error;
+    }
+  }
+  ADD_FAILURE() << "the answer did not end";
+  return tokens;
+}
+
+TEST(Worker, LivesFromHelloToDrained) {
+  for (const std::int64_t tp : {1, 2, 4}) {
+    SCOPED_TRACE(tp);
+    Supervisor supervisor(tp);
+    ASSERT_NO_FATAL_FAILURE(supervisor.start());
+    auto router = Channel::connect(supervisor.request_endpoint());
+    ASSERT_TRUE(router) << router.error().message;
+    ASSERT_TRUE(router->send(twenty_tokens()));
+    EXPECT_EQ(read_answer(*router).size(), 20U);
+    supervisor.say_to_all(
+        SetLive{.log_level = "warning", .max_queued_requests = 10, .step_time_max_ms = 100});
+    supervisor.say_to_all(Ping{41});
+    std::int64_t generated = 0;
+    supervisor.expect_from_all<Pong>([&](const std::string&, const Pong& pong) {
+      EXPECT_EQ(pong.sequence, 41);
+      EXPECT_GE(pong.steps, 20);
+      generated += pong.generated_tokens;
+    });
+    EXPECT_EQ(generated, 20);
+    supervisor.say_to_all(Drain{.deadline_ms = 10'000});
+    EXPECT_EQ(supervisor.exit_codes(), std::vector<int>(static_cast<std::size_t>(tp), 0));
+  }
+}
+
+TEST(Worker, LeavesWhenAPeerHasDied) {
+  Supervisor supervisor(2);
+  ASSERT_NO_FATAL_FAILURE(supervisor.start());
+  supervisor.segment().abort("rank 1 was killed by signal 9");
+  supervisor.expect_from_all<Fault>([](const std::string&, const Fault& fault) {
+    EXPECT_EQ(fault.code, "unavailable");
+    EXPECT_NE(fault.message.find("killed by signal 9"), std::string::npos) << fault.message;
+  });
+  EXPECT_EQ(supervisor.exit_codes(), (std::vector<int>{75, 75}));
+}
+
+TEST(Worker, APlanThatIsTooShortIsNamedAndEndsTheStart) {
+  Supervisor supervisor(1);
+  for (PlanRow& row : supervisor.memory_plan().ranks[0].rows) {
+    if (row.term == Term::workspace) row.bytes = 64;
+  }
+  ASSERT_NO_FATAL_FAILURE(supervisor.load());
+  supervisor.expect_from_all<Fault>([](const std::string&, const Fault& fault) {
+    EXPECT_EQ(fault.code, "internal");
+    EXPECT_NE(fault.message.find("\"workspace\" has 64 bytes"), std::string::npos) << fault.message;
+  });
+  EXPECT_EQ(supervisor.exit_codes(), std::vector<int>{1});
+}
+
+TEST(Worker, NamesAFileThatItCannotLoad) {
+  Supervisor supervisor(1);
+  supervisor.options().values.model = "/nowhere/model.gguf";
+  ASSERT_NO_FATAL_FAILURE(supervisor.load());
+  supervisor.expect_from_all<Fault>([](const std::string&, const Fault& fault) {
+    EXPECT_EQ(fault.code, "not_found");
+    EXPECT_NE(fault.message.find("/nowhere/model.gguf"), std::string::npos) << fault.message;
+  });
+  EXPECT_EQ(supervisor.exit_codes(), std::vector<int>{78});
+}
+
+TEST(Worker, ArgumentsAreCheckedByName) {
+  using Words = std::vector<std::string>;
+  const auto good = parse_worker_arguments(Words{"--control", "ipc:///run/control", "--instance",
+                                                 "abc", "--replica", "1", "--rank", "2"});
+  ASSERT_TRUE(good) << good.error().message;
+  EXPECT_EQ(good->control, "ipc:///run/control");
+  EXPECT_EQ(good->instance, "abc");
+  EXPECT_EQ(good->replica, 1);
+  EXPECT_EQ(good->rank, 2);
+  for (const Words& words :
+       {Words{}, Words{"--control"}, Words{"--control", "x", "--rank", "-1"},
+        Words{"--control", "x", "--rank", "1x"}, Words{"--control", "x", "--color", "red"}}) {
+    const auto bad = parse_worker_arguments(words);
+    ASSERT_FALSE(bad);
+    EXPECT_EQ(bad.error().code, Code::invalid);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
