@@ -20,12 +20,13 @@ TEST(DeathPipe, EndsTheProcessWhenTheOtherEndCloses) {
   if (child == 0) {
     pair->parent.reset();
     const auto watched = DeathPipe::watch(pair->child.get());
-    if (!watched) ::_exit(1);
+    if (!watched || !send_descriptor(pair->child.get(), "watching", STDIN_FILENO)) ::_exit(1);
     ::poll(nullptr, 0, 30'000);
     ::_exit(2);
   }
   ASSERT_GT(child, 0);
   pair->child.reset();
+  EXPECT_TRUE(receive_descriptor(pair->parent.get(), seconds(20)));
   pair->parent.reset();
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
