@@ -37,7 +37,9 @@ Result<std::int64_t> ChildTable::start(const Start& start) {
   const std::filesystem::path program =
       start.folder / (is_worker ? "plimsoll-worker" : "plimsoll-router");
   ChildProcess process = TRY(ChildProcess::spawn(program, child_arguments(start)));
-  TRY(send_descriptor(process.pair(), start.tag, start.fd));
+  // A child that has ended already is reported by its pidfd, with the cause.
+  const Status sent = send_descriptor(process.pair(), start.tag, start.fd);
+  if (!sent && sent.error().code != Code::unavailable) return sent.error();
   const std::int64_t pid = process.pid();
   children_.emplace(start.child, Child{std::move(process), {}});
   return pid;

@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 // How much an end looks like a cause and not like a consequence; less is more.
-enum class Weight { verdict, signal, fault, exit, peer_fault, quiet_exit, killed };
+enum class Weight { verdict, own, exit, peer_fault, quiet_exit, killed };
 
 Weight weigh(const LastWords& words) {
   if (words.verdict) return Weight::verdict;
@@ -21,10 +21,10 @@ Weight weigh(const LastWords& words) {
   if (words.fault) {
     const Code code = words.fault->code;
     const bool is_echo = code == Code::unavailable || code == Code::timed_out;
-    return is_echo ? Weight::peer_fault : Weight::fault;
+    return is_echo ? Weight::peer_fault : Weight::own;
   }
   if (words.was_killed || !words.ending) return Weight::killed;
-  if (words.ending->by_signal) return Weight::signal;
+  if (words.ending->by_signal) return Weight::own;
   return words.ending->code != 0 ? Weight::exit : Weight::quiet_exit;
 }
 

@@ -42,7 +42,9 @@ Actions Supervisor::handle(const Event& event, TimePoint now) {
 
 DeploymentState Supervisor::state() const {
   if (deployment_) return deployment_->state();
-  if (operation_.kind == OperationKind::start) return DeploymentState::planned;
+  if (operation_.kind == OperationKind::start && !operation_.is_launched) {
+    return DeploymentState::planned;
+  }
   return failure_ ? DeploymentState::failed : DeploymentState::stopped;
 }
 
@@ -199,10 +201,7 @@ void Supervisor::settle(TimePoint now) {
   report(now);
   if (deployment_) {
     const DeploymentState state = deployment_->state();
-    if (state == DeploymentState::serving && operation_.kind != OperationKind::none &&
-        operation_.kind != OperationKind::stop) {
-      target_serves(now);
-    }
+    if (state == DeploymentState::serving && operation_.is_launched) target_serves(now);
     if (state == DeploymentState::stopped || state == DeploymentState::failed) {
       deployment_gone(now);
     }
@@ -323,7 +322,7 @@ void Supervisor::report(TimePoint now) {
   reported_ = state;
   out_.emplace_back(SaveState{});
   if (state == DeploymentState::serving) {
-    const bool is_first = operation_.kind != OperationKind::none;
+    const bool is_first = operation_.is_launched;
     const std::string line = fmt::format(
         "serving {} at {} (generation {}{})", deployment_->plan().served_model_name, url_,
         generation_,
@@ -333,7 +332,7 @@ void Supervisor::report(TimePoint now) {
     was_notified_ready_ = true;
     return;
   }
-  log(LogLevel::info, deployment_state_name(state));
+  if (state != DeploymentState::planned) log(LogLevel::info, deployment_state_name(state));
   out_.emplace_back(Notify{.status = deployment_state_name(state)});
 }
 

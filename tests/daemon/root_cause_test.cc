@@ -1,0 +1,75 @@
+#include "daemon/root_cause.h"
+
+#include <csignal>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+LastWords ended(std::int64_t rank, const Ending& ending, std::int64_t at = 0) {
+  LastWords words;
+  words.rank = rank;
+  words.pid = 100 + rank;
+  words.ending = ending;
+  words.first_sign = TimePoint() + seconds(at);
+  return words;
+}
+
+TEST(RootCause, ASignalOutweighsTheEchoesOfIt) {
+  std::vector<LastWords> ranks = {ended(0, {false, 75}, 1), ended(1, {true, SIGSEGV}, 2),
+                                  ended(2, {false, 75}, 1)};
+  ranks[0].fault = unavailable("a peer has gone");
+  ranks[2].fault = timed_out("a peer did not join");
+  const RootCause cause = find_root_cause(ranks);
+  EXPECT_EQ(cause.rank, 1);
+  EXPECT_EQ(cause.message, "rank 1 (pid 101) was killed by SIGSEGV; 2 peers left with it");
+  EXPECT_EQ(cause.code, Code::unavailable);
+}
+
+TEST(RootCause, AFaultOfItsOwnOutweighsAKillByUs) {
+  std::vector<LastWords> ranks = {ended(0, {true, SIGKILL}, 1), ended(1, {false, 78}, 2)};
+  ranks[0].was_killed = true;
+  ranks[1].fault = corrupt("tensor 3 is cut short");
+  const RootCause cause = find_root_cause(ranks);
+  EXPECT_EQ(cause.message, "rank 1 (pid 101) failed: tensor 3 is cut short; 1 peer left with it");
+  EXPECT_EQ(cause.code, Code::corrupt);
+}
+
+TEST(RootCause, TheSupervisorsOwnVerdictComesFirst) {
+  std::vector<LastWords> ranks = {ended(0, {true, SIGABRT}, 1), ended(1, {true, SIGKILL}, 2)};
+  ranks[1].verdict = timed_out("hangs: it has not answered for 10 s");
+  EXPECT_EQ(find_root_cause(ranks).rank, 1);
+}
+
+TEST(RootCause, AKillByOthersSaysSo) {
+  const std::vector<LastWords> ranks = {ended(0, {true, SIGKILL})};
+  EXPECT_NE(find_root_cause(ranks).message.find("not by plimsolld"), std::string::npos);
+}
+
+TEST(RootCause, AQuietExitIsNamed) {
+  const std::vector<LastWords> ranks = {ended(0, {false, 0})};
+  EXPECT_EQ(find_root_cause(ranks).message, "rank 0 (pid 100) left without being asked");
+}
+
+TEST(RootCause, ExitCodesAndNamesBecomeCodes) {
+  EXPECT_EQ(ending_code({false, 78}), Code::invalid);
+  EXPECT_EQ(ending_code({false, 3}), Code::does_not_fit);
+  EXPECT_EQ(ending_code({false, 127}), Code::internal);
+  EXPECT_EQ(ending_code({true, SIGKILL}), Code::unavailable);
+  EXPECT_EQ(code_from_name("corrupt"), Code::corrupt);
+  EXPECT_EQ(code_from_name("nonsense"), Code::internal);
+}
+
+TEST(RootCause, OnlyAnUnexplainedExitMayStillBeExplained) {
+  LastWords words = ended(0, {false, 1});
+  EXPECT_TRUE(may_still_speak(words));
+  words.fault = internal_error("x");
+  EXPECT_FALSE(may_still_speak(words));
+  EXPECT_FALSE(may_still_speak(ended(0, {true, SIGKILL})));
+  EXPECT_FALSE(may_still_speak(ended(0, {false, 0})));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,176 @@
+// Thousands of random schedules of a supervisor's life, with the invariants that must hold in each.
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/supervisor_harness.h"
+
+namespace plimsoll {
+namespace {
+
+using Harness = SupervisorHarness;
+
+class Simulation {
+ public:
+  explicit Simulation(std::uint64_t seed)
+      : random_(seed),
+        h_(1 + static_cast<std::int64_t>(below(3)), 1 + static_cast<std::int64_t>(below(3))) {}
+
+  void run(int steps) {
+    h_.handle(Begin{});
+    for (int i = 0; i < steps && !h_.exit_code; ++i) {
+      step();
+      check();
+    }
+    settle_down();
+  }
+
+ private:
+  std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
+
+  // One thing that the world may do next; what makes progress is likelier.
+  void step() {
+    switch (below(20)) {
+      case 0:
+        return die();
+      case 1:
+        return command();
+      case 2:
+        if (below(10) == 0) h_.handle(StopSignal{});
+        return;
+      case 3:
+        h_.plan_error.reset();
+        if (below(6) == 0) h_.plan_error = does_not_fit("no");
+        return;
+      case 4:
+        return stray();
+      case 5:
+      case 6:
+      case 7:
+        h_.pass(milliseconds(static_cast<std::int64_t>(below(1500))));
+        return;
+      case 8:
+      case 9:
+        return h_.let_leave();
+      default:
+        return progress();
+    }
+  }
+
+  ChildId any_child() {
+    auto found = h_.alive.begin();
+    std::advance(found, static_cast<std::ptrdiff_t>(below(h_.alive.size())));
+    return found->first;
+  }
+
+  void die() {
+    if (h_.alive.empty()) return;
+    const ChildId child = any_child();
+    constexpr int kCodes[] = {0, 1, 75, 78, 3};
+    if (below(8) == 0) return h_.end(child, {false, kCodes[below(5)]});
+    h_.end(child, {true, SIGKILL});
+  }
+
+  void command() {
+    switch (below(8)) {
+      case 0:
+        return h_.command("stop");
+      case 1:
+        return h_.command("restart");
+      case 2:
+        return h_.reconfigure("tp", std::to_string(1 + below(3)));
+      case 3:
+        return h_.reconfigure("log-level", below(2) == 0 ? "debug" : "info");
+      case 4:
+        return h_.reconfigure("port", std::to_string(9000 + below(3)));
+      case 5:
+        return h_.command("status");
+      default:
+        return h_.command("start", Json::object({{"options", Json::object()}}));
+    }
+  }
+
+  // What a child says although it makes no sense now.
+  void stray() {
+    if (h_.alive.empty()) return;
+    const ChildId child = any_child();
+    switch (below(5)) {
+      case 0:
+        return h_.say(child, Ready{});
+      case 1:
+        return h_.say(child, Loaded{});
+      case 2:
+        return h_.say(child, ProbeResult{static_cast<std::int64_t>(below(3)), true, ""});
+      case 3:
+        return h_.say(child, Listening{"x"});
+      default:
+        return h_.say(child, Fault{"unavailable", "a peer left"});
+    }
+  }
+
+  // What a child that works would say next; all of it, since it is harmless out of turn.
+  void progress() {
+    if (h_.alive.empty()) return;
+    const ChildId child = any_child();
+    h_.hello(child);
+    if (!h_.find(child)) return;
+    if (child.kind == ChildId::Kind::router) {
+      h_.say(child, Listening{"http://127.0.0.1:8000"});
+      if (h_.last_probe != 0) h_.say(child, ProbeResult{h_.last_probe, below(6) != 0, "no"});
+    } else {
+      h_.say(child, below(2) == 0 ? Message(Loaded{}) : Message(Progress{"loading", 1, 2}));
+      h_.say(child, Ready{"cpu"});
+      h_.say(child, Pong{});
+    }
+  }
+
+  void check() {
+    const Supervisor& supervisor = h_.supervisor();
+    const DeploymentState state = supervisor.state();
+    if (state == DeploymentState::stopped || state == DeploymentState::failed) {
+      EXPECT_TRUE(h_.alive.empty()) << deployment_state_name(state);
+      EXPECT_TRUE(h_.segments.empty());
+    }
+    EXPECT_TRUE(!h_.was_ready || h_.last_probe != 0) << "ready before a probe";
+    if (state == DeploymentState::serving) {
+      EXPECT_GT(supervisor.deployment()->router().pid(), 0);
+    }
+    EXPECT_TRUE(h_.alive.empty() || h_.is_listening);
+    // A deadline in the past that no tick removes would be a loop without end.
+    for (int i = 0; supervisor.next_deadline() && *supervisor.next_deadline() <= h_.now; ++i) {
+      ASSERT_LT(i, 50) << deployment_state_name(state);
+      h_.handle(Tick{});
+      if (h_.exit_code) return;
+    }
+  }
+
+  // Whatever happened, two signals end everything.
+  void settle_down() {
+    if (!h_.exit_code) h_.handle(StopSignal{});
+    if (!h_.exit_code) h_.handle(StopSignal{});
+    for (int i = 0; i < 10 && !h_.exit_code; ++i) {
+      h_.let_leave();
+      if (!h_.exit_code) h_.pass(seconds(5));
+    }
+    ASSERT_TRUE(h_.exit_code);
+    EXPECT_TRUE(h_.alive.empty());
+    EXPECT_TRUE(h_.segments.empty());
+    EXPECT_FALSE(h_.is_listening);
+    EXPECT_EQ(*h_.supervisor().operation_name(), '\0') << "somebody waits for a reply";
+  }
+
+  std::mt19937_64 random_;
+  Harness h_;
+};
+
+TEST(Simulation, InvariantsHoldOnRandomSchedules) {
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation(seed).run(120);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,268 @@
+// The supervisor's answers to the CLI.
+
+#include <gtest/gtest.h>
+
+#include "daemon/status_report.h"
+#include "tests/daemon/supervisor_harness.h"
+
+namespace plimsoll {
+namespace {
+
+using Harness = SupervisorHarness;
+
+Json start_with(const std::string& model) {
+  OptionSet options;
+  options.values.model = model;
+  options.values.tp = 2;
+  options.values.state_dir = "/elsewhere";
+  return Json::object({{"options", option_set_to_json(options)}});
+}
+
+TEST(SupervisorCommands, StartRepliesWhenItServes) {
+  Harness h(1, 1, "");
+  h.handle(Begin{});
+  h.command("start", start_with("/models/small.gguf"));
+  EXPECT_TRUE(h.replies.empty());
+  EXPECT_EQ(h.supervisor().options().values.state_dir, "") << "the daemon's own folder stays";
+  h.command("status");
+  ASSERT_EQ(h.replies.size(), 1U) << "status is answered meanwhile";
+  EXPECT_EQ(h.replies[0].result.find("state")->as_string(), "loading");
+  EXPECT_EQ(h.replies[0].result.find("operation")->as_string(), "start");
+  h.bring_up_router();
+  h.bring_up(0);
+  h.answer_probe();
+  ASSERT_EQ(h.replies.size(), 2U);
+  EXPECT_EQ(h.replies[1].exit_code, 0);
+  EXPECT_EQ(h.replies[1].result.find("url")->as_string(), "http://127.0.0.1:8000");
+
+  h.command("start", start_with("/models/small.gguf"));
+  EXPECT_EQ(h.replies[2].exit_code, 75);
+  EXPECT_NE(h.replies[2].message.find("already running"), std::string::npos);
+}
+
+TEST(SupervisorCommands, AStartThatFailsSaysWhyAndTheDaemonStays) {
+  Harness h(1, 1, "");
+  h.handle(Begin{});
+  h.plan_error = does_not_fit("too little memory");
+  h.command("start", start_with("/models/small.gguf"));
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 3);
+  EXPECT_FALSE(h.exit_code);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::failed);
+  EXPECT_EQ(h.supervisor().reason(), "too little memory");
+  h.plan_error.reset();
+  h.command("start", start_with("/models/small.gguf"));
+  EXPECT_EQ(h.alive.size(), 3U);
+}
+
+TEST(SupervisorCommands, StopRepliesWhenNothingIsLeft) {
+  Harness h;
+  h.serve();
+  h.command("stop");
+  h.command("stop");
+  EXPECT_TRUE(h.replies.empty());
+  h.let_leave();
+  ASSERT_EQ(h.replies.size(), 2U);
+  EXPECT_EQ(h.replies[0].exit_code, 0);
+  EXPECT_FALSE(h.exit_code) << "the daemon stays";
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::stopped);
+  h.command("stop");
+  EXPECT_EQ(h.replies.back().exit_code, 4);
+  h.command("stop", Json::object({{"all", true}}));
+  EXPECT_EQ(h.replies.back().exit_code, 0);
+  EXPECT_EQ(h.exit_code, 0);
+}
+
+TEST(SupervisorCommands, StopEndsAStartThatIsUnderWay) {
+  Harness h(1, 1, "");
+  h.handle(Begin{});
+  h.command("start", start_with("/models/small.gguf"));
+  h.command("stop");
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+  h.let_leave();
+  ASSERT_EQ(h.replies.size(), 2U);
+  EXPECT_EQ(h.replies[1].exit_code, 0);
+}
+
+TEST(SupervisorCommands, RestartKeepsThePortAndMakesANewGeneration) {
+  Harness h;
+  h.serve();
+  h.command("restart");
+  h.let_leave();
+  EXPECT_TRUE(h.is_listening);
+  EXPECT_EQ(h.binds, 1);
+  EXPECT_EQ(h.alive.size(), 3U);
+  h.bring_up_router();
+  h.bring_up(0);
+  h.answer_probe();
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 0);
+  EXPECT_EQ(h.supervisor().generation(), 2);
+}
+
+TEST(SupervisorCommands, ARestartThatNoLongerFitsLeavesWhatRuns) {
+  Harness h;
+  h.serve();
+  h.plan_error = does_not_fit("too little memory");
+  h.command("restart");
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 3);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+}
+
+TEST(SupervisorCommands, LiveChangesReachEveryProcessInPlace) {
+  Harness h;
+  h.serve();
+  h.reconfigure("log-level", "debug");
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
+  EXPECT_EQ(h.count_sent<SetLive>(), 3U);
+  EXPECT_EQ(h.applied_level, "debug");
+  EXPECT_EQ(h.plans, 1);
+  EXPECT_EQ(h.supervisor().generation(), 2);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+}
+
+TEST(SupervisorCommands, OtherChangesDrainAndStartAgain) {
+  Harness h;
+  h.serve();
+  h.reconfigure("tp", "1");
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::draining);
+  h.let_leave();
+  EXPECT_EQ(h.alive.size(), 2U);
+  h.bring_up_router();
+  h.bring_up(0, 1);
+  h.answer_probe();
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 0);
+  EXPECT_EQ(h.replies[0].result.find("changes")->as_array().size(), 1U);
+  EXPECT_EQ(h.supervisor().options().values.tp, 1);
+}
+
+TEST(SupervisorCommands, AReconfigurationThatDoesNotFitLeavesWhatRuns) {
+  Harness h;
+  h.serve();
+  h.plan_error = does_not_fit("a context of 1,000,000 needs 40 GiB");
+  h.reconfigure("context-length", "1000000");
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 3);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+  EXPECT_FALSE(h.supervisor().options().values.context_length);
+}
+
+TEST(SupervisorCommands, BadAssignmentsAreRefusedTogether) {
+  Harness h;
+  h.serve();
+  const Json bad = Json::array({Json::array({"tpp", "1"}), Json::array({"port", "x"})});
+  h.command("reconfigure", Json::object({{"assignments", bad}}));
+  h.command("reconfigure", Json::object({{"assignments", 3}}));
+  h.command("reconfigure");
+  ASSERT_EQ(h.replies.size(), 3U);
+  EXPECT_EQ(h.replies[0].exit_code, 78);
+  EXPECT_NE(h.replies[0].message.find("tpp"), std::string::npos);
+  EXPECT_NE(h.replies[0].message.find("port"), std::string::npos);
+  EXPECT_EQ(h.replies[1].exit_code, 2);
+  EXPECT_EQ(h.replies[2].exit_code, 2);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+}
+
+TEST(SupervisorCommands, FixedOptionsNeedANewDaemon) {
+  Harness h;
+  h.serve();
+  h.reconfigure("state-dir", "/var/lib/other");
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 78);
+  EXPECT_NE(h.replies[0].message.find("state-dir"), std::string::npos);
+}
+
+TEST(SupervisorCommands, WhenTheNewOptionsFailTheOldOnesComeBack) {
+  Harness h;
+  h.serve();
+  h.reconfigure("tp", "1");
+  h.let_leave();
+  EXPECT_EQ(h.supervisor().generation(), 2);
+  h.bring_up_router();
+  h.die(Harness::worker(0, 0), SIGSEGV);
+  h.let_leave();
+  EXPECT_EQ(h.supervisor().generation(), 1);
+  ASSERT_TRUE(h.find(Harness::worker(0, 1))) << "tp 2 again";
+  h.bring_up_router();
+  h.bring_up(0);
+  h.answer_probe();
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+  EXPECT_NE(h.replies[0].message.find("SIGSEGV"), std::string::npos);
+  EXPECT_NE(h.replies[0].message.find("generation 1 serves again"), std::string::npos);
+  EXPECT_EQ(h.supervisor().options().values.tp, 2);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+}
+
+TEST(SupervisorCommands, ANewPortThatIsTakenBringsTheOldOneBack) {
+  Harness h;
+  h.serve();
+  h.bind_error = unavailable("port 9000 is taken");
+  h.reconfigure("port", "9000");
+  h.let_leave();
+  // The harness refuses every bind; the old one too, so both are named.
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+  EXPECT_NE(h.replies[0].message.find("previous options failed too"), std::string::npos);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::failed);
+  EXPECT_TRUE(h.alive.empty());
+}
+
+TEST(SupervisorCommands, OneChangeAtATime) {
+  Harness h;
+  h.serve();
+  h.reconfigure("tp", "1");
+  h.command("restart");
+  h.reconfigure("tp", "3");
+  h.command("start");
+  ASSERT_EQ(h.replies.size(), 3U);
+  for (const Reply& reply : h.replies) {
+    EXPECT_EQ(reply.exit_code, 75);
+    EXPECT_NE(reply.message.find("reconfigure is under way"), std::string::npos);
+  }
+}
+
+TEST(SupervisorCommands, AnUnknownVerbIsAUsageError) {
+  Harness h;
+  h.serve();
+  h.command("dance");
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 2);
+}
+
+TEST(SupervisorCommands, StatusHasTheNamesThatItPromises) {
+  Harness h(2, 2);
+  h.serve(2);
+  h.pong(0, 2, Pong{});
+  h.pass_for(milliseconds(1500));
+  h.pong(
+      0, 2,
+      Pong{.steps = 5, .running = 2, .waiting = 1, .kv_blocks_used = 9, .generated_tokens = 150});
+  h.die(Harness::worker(1, 1));
+  const Json status = status_json(h.supervisor(), h.now);
+  for (const char* name :
+       {"version",  "state",       "generation", "url",       "router",
+        "replicas", "last_fault",  "queue",      "running",   "tokens_per_second",
+        "kv",       "runtime_dir", "state_dir",  "log_file",  "options",
+        "plan",     "uptime_s",    "reason",     "operation", "progress"}) {
+    EXPECT_NE(status.find(name), nullptr) << name;
+  }
+  EXPECT_GT(status.find("router")->find("pid")->as_int(), 0);
+  EXPECT_EQ(status.find("running")->as_int(), 2);
+  EXPECT_EQ(status.find("queue")->as_int(), 1);
+  EXPECT_NEAR(status.find("tokens_per_second")->as_double(), 100, 1);
+  const Json& replica = status.find("replicas")->as_array()[1];
+  EXPECT_EQ(replica.find("state")->as_string(), "restarting");
+  const Json& rank = replica.find("ranks")->as_array()[0];
+  for (const char* name :
+       {"rank", "pid", "device", "state", "progress", "memory_bytes", "restarts"}) {
+    EXPECT_NE(rank.find(name), nullptr) << name;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,298 @@
+// SupervisorHarness: a supervisor in a world of fake processes that is turned by hand.
+//
+// It keeps what actions said: which children live, what was sent to whom, what was logged. Children
+// do nothing by themselves; a test makes them say hello, load, die.
+#pragma once
+
+#include <csignal>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "daemon/supervisor.h"
+
+namespace plimsoll {
+
+class SupervisorHarness {
+ public:
+  struct Fake {
+    std::int64_t pid = 0;
+    std::string peer;
+    bool is_leaving = false;  // told to; ends when the world turns
+    int signal = 0;           // got it
+  };
+
+  explicit SupervisorHarness(std::int64_t tp = 2, std::int64_t dp = 1,
+                             const std::string& model = "/models/small.gguf") {
+    Supervisor::Setup setup;
+    setup.options.values.model = model;
+    setup.options.values.tp = tp;
+    setup.options.values.dp = dp;
+    setup.instance = "instance";
+    setup.version = "0.1.0";
+    setup.runtime = "/run/plimsoll";
+    setup.seed = 1;
+    setup.started = now;
+    supervisor_ = std::make_unique<Supervisor>(setup);
+  }
+
+  Supervisor& supervisor() { return *supervisor_; }
+
+  void handle(const Event& event) {
+    std::vector<Event> events = {event};
+    for (std::size_t i = 0; i < events.size(); ++i) {
+      const bool had_exited = exit_code.has_value();
+      for (Action& action : supervisor_->handle(events[i], now)) {
+        EXPECT_FALSE(had_exited) << "an action after the exit";
+        act(action, events);
+      }
+    }
+  }
+
+  // ---- the world ----
+
+  static ChildId worker(std::int64_t replica, std::int64_t rank) {
+    return {.replica = replica, .rank = rank};
+  }
+  static ChildId router() { return {.kind = ChildId::Kind::router}; }
+
+  // The living child of that kind, replica and rank, of whatever incarnation.
+  std::optional<ChildId> find(const ChildId& wanted) const {
+    for (const auto& [id, fake] : alive) {
+      if (id.kind == wanted.kind && id.replica == wanted.replica && id.rank == wanted.rank) {
+        return id;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void say(const ChildId& child, const Message& message) {
+    const std::optional<ChildId> id = find(child);
+    ASSERT_TRUE(id) << child_name(child) << " is not alive";
+    handle(Received{alive[*id].peer, message});
+  }
+  void hello(const ChildId& child) {
+    const std::optional<ChildId> id = find(child);
+    ASSERT_TRUE(id) << child_name(child) << " is not alive";
+    Hello words;
+    words.role = id->kind == ChildId::Kind::router ? "router" : "worker";
+    words.instance = "instance";
+    words.pid = alive[*id].pid;
+    words.replica = id->replica;
+    words.rank = id->rank;
+    handle(Received{alive[*id].peer, words});
+  }
+  void end(const ChildId& child, const Ending& ending) {
+    const std::optional<ChildId> id = find(child);
+    ASSERT_TRUE(id) << child_name(child) << " is not alive";
+    alive.erase(*id);
+    handle(ChildExited{*id, ending});
+  }
+  void die(const ChildId& child, int signal = SIGKILL) { end(child, {true, signal}); }
+
+  // All that were killed or asked to leave do so.
+  void let_leave() {
+    for (bool is_moving = true; is_moving;) {
+      is_moving = false;
+      for (const auto& [id, fake] : alive) {
+        if (!fake.is_leaving && fake.signal == 0) continue;
+        const Ending ending = fake.signal != 0 ? Ending{true, fake.signal} : Ending{false, 0};
+        const ChildId gone = id;
+        alive.erase(gone);
+        handle(ChildExited{gone, ending});
+        is_moving = true;
+        break;
+      }
+    }
+  }
+
+  // Turns time to the next deadline, at most by `limit`.
+  bool pass(Duration limit = seconds(3600)) {
+    const std::optional<TimePoint> deadline = supervisor_->next_deadline();
+    if (!deadline || *deadline > now + limit) {
+      now += limit;
+      return false;
+    }
+    now = std::max(now, *deadline);
+    handle(Tick{});
+    return true;
+  }
+  void pass_for(Duration duration) {
+    const TimePoint end = now + duration;
+    for (int i = 0; i < 100'000 && now < end; ++i) pass(end - now);
+  }
+
+  // One cohort from its spawn to Ready.
+  void bring_up(std::int64_t replica, std::int64_t tp = 2) {
+    for (std::int64_t rank = 0; rank < tp; ++rank) hello(worker(replica, rank));
+    for (std::int64_t rank = 0; rank < tp; ++rank) say(worker(replica, rank), Loaded{});
+    for (std::int64_t rank = 0; rank < tp; ++rank) say(worker(replica, rank), Ready{"cpu"});
+  }
+  void bring_up_router() {
+    hello(router());
+    say(router(), Listening{"http://127.0.0.1:8000"});
+  }
+  void answer_probe(bool ok = true) {
+    ASSERT_NE(last_probe, 0);
+    say(router(), ProbeResult{last_probe, ok, ok ? "" : "it does not work"});
+  }
+  void serve(std::int64_t dp = 1, std::int64_t tp = 2) {
+    handle(Begin{});
+    bring_up_router();
+    for (std::int64_t replica = 0; replica < dp; ++replica) bring_up(replica, tp);
+    answer_probe();
+    ASSERT_EQ(supervisor_->state(), DeploymentState::serving);
+  }
+  // All ranks answer the pings, with these figures of the leader.
+  void pong(std::int64_t replica, std::int64_t tp, const Pong& figures) {
+    for (std::int64_t rank = 0; rank < tp; ++rank) say(worker(replica, rank), figures);
+  }
+
+  void command(const std::string& verb, Json arguments = Json::object()) {
+    handle(Received{"cli", Command{verb, std::move(arguments)}});
+  }
+  void reconfigure(const std::string& name, const std::string& value) {
+    const Json pair = Json::array({name, value});
+    command("reconfigure", Json::object({{"assignments", Json::array({pair})}}));
+  }
+
+  template <typename M>
+  std::vector<M> sent(const std::string& peer) const {
+    std::vector<M> found;
+    for (const Send& send : sends) {
+      if (send.peer == peer && std::holds_alternative<M>(send.message)) {
+        found.push_back(std::get<M>(send.message));
+      }
+    }
+    return found;
+  }
+  template <typename M>
+  std::size_t count_sent() const {
+    std::size_t count = 0;
+    for (const Send& send : sends) count += std::holds_alternative<M>(send.message) ? 1U : 0U;
+    return count;
+  }
+  std::string peer_of(const ChildId& child) const { return alive.at(*find(child)).peer; }
+  std::size_t count_logged(const std::string& part) const {
+    std::size_t count = 0;
+    for (const std::string& line : lines) count += line.find(part) != std::string::npos ? 1U : 0U;
+    return count;
+  }
+  std::string all_lines() const {
+    std::string all;
+    for (const std::string& line : lines) all += line + "\n";
+    return all;
+  }
+
+  TimePoint now = TimePoint() + seconds(1000);
+  std::map<ChildId, Fake> alive;
+  std::vector<Send> sends;
+  std::vector<Reply> replies;
+  std::vector<std::string> lines;
+  std::set<std::int64_t> segments;  // replicas that have one
+  std::vector<AbortSegment> aborts;
+  std::optional<Error> plan_error;  // what the next plans say
+  std::optional<Error> bind_error;
+  std::optional<Error> spawn_error;
+  bool is_listening = false;
+  std::int64_t binds = 0;
+  std::int64_t plans = 0;
+  std::int64_t last_probe = 0;
+  bool was_ready = false;
+  std::int64_t saves = 0;
+  std::string applied_level;
+  std::optional<int> exit_code;
+
+ private:
+  void act(Action& action, std::vector<Event>& events) {
+    if (auto* plan = std::get_if<MakePlan>(&action)) {
+      ++plans;
+      events.emplace_back(make_plan(plan->options));
+    } else if (std::holds_alternative<BindListener>(action)) {
+      ++binds;
+      is_listening = !bind_error;
+      if (bind_error) {
+        events.emplace_back(ListenerBound{*bind_error});
+      } else {
+        events.emplace_back(ListenerBound{std::string("http://127.0.0.1:8000")});
+      }
+    } else if (std::holds_alternative<CloseListener>(action)) {
+      is_listening = false;
+    } else if (auto* create = std::get_if<CreateSegment>(&action)) {
+      EXPECT_TRUE(segments.insert(create->replica).second) << "two segments of one replica";
+    } else if (auto* abort = std::get_if<AbortSegment>(&action)) {
+      aborts.push_back(*abort);
+    } else if (auto* drop = std::get_if<DropSegment>(&action)) {
+      EXPECT_EQ(segments.erase(drop->replica), 1U);
+    } else if (auto* spawn = std::get_if<Spawn>(&action)) {
+      act_spawn(spawn->child, events);
+    } else if (auto* kill = std::get_if<Kill>(&action)) {
+      const auto found = alive.find(kill->child);
+      const bool is_alive = found != alive.end();
+      EXPECT_TRUE(is_alive || spawn_error) << "a signal to " << child_name(kill->child);
+      if (is_alive) found->second.signal = kill->signal;
+    } else if (auto* send = std::get_if<Send>(&action)) {
+      act_send(*send);
+    } else if (auto* notify = std::get_if<Notify>(&action)) {
+      was_ready = was_ready || notify->is_ready;
+    } else if (auto* log = std::get_if<Log>(&action)) {
+      lines.push_back(log->line);
+    } else if (auto* level = std::get_if<ApplyLogLevel>(&action)) {
+      applied_level = level->level;
+    } else if (std::holds_alternative<SaveState>(action)) {
+      ++saves;
+    } else if (auto* exit = std::get_if<Exit>(&action)) {
+      exit_code = exit->code;
+    }
+  }
+
+  Planned make_plan(const OptionSet& options) const {
+    if (plan_error) return {*plan_error};
+    LaunchPlan plan;
+    plan.options = options;
+    plan.options_json = option_set_to_json(options);
+    plan.tp = options.values.tp;
+    plan.dp = options.values.dp;
+    plan.kv_blocks = 77;
+    plan.served_model_name = "small";
+    plan.rank_bytes.assign(static_cast<std::size_t>(plan.tp * plan.dp), kGiB);
+    return {plan};
+  }
+
+  void act_spawn(const ChildId& child, std::vector<Event>& events) {
+    for (const auto& [id, fake] : alive) {
+      const bool is_same =
+          id.kind == child.kind && id.replica == child.replica && id.rank == child.rank;
+      EXPECT_FALSE(is_same) << "two lives of " << child_name(child);
+      if (id.kind == child.kind && id.replica == child.replica) {
+        EXPECT_EQ(id.incarnation, child.incarnation) << "two live cohorts of one replica";
+      }
+    }
+    EXPECT_TRUE(is_listening);
+    if (spawn_error) {
+      events.emplace_back(SpawnFailed{child, *spawn_error});
+      return;
+    }
+    Fake fake;
+    fake.pid = ++pids_;
+    fake.peer = "peer " + std::to_string(fake.pid);
+    alive[child] = fake;
+    events.emplace_back(ChildStarted{child, fake.pid});
+  }
+
+  void act_send(const Send& send) {
+    sends.push_back(send);
+    if (const auto* reply = std::get_if<Reply>(&send.message)) replies.push_back(*reply);
+    if (const auto* probe = std::get_if<Probe>(&send.message)) last_probe = probe->sequence;
+    if (!std::holds_alternative<Drain>(send.message)) return;
+    for (auto& [id, fake] : alive) fake.is_leaving = fake.is_leaving || fake.peer == send.peer;
+  }
+
+  std::unique_ptr<Supervisor> supervisor_;
+  std::int64_t pids_ = 4000;
+};
+
+}  // namespace plimsoll
