@@ -286,13 +286,16 @@ std::optional<RootCause> Cohort::take_cause() {
   return last_cause_;
 }
 
-void Cohort::drain(milliseconds deadline, Actions& out) {
+// Ended for good while no process was left.
+void Cohort::rest(TimePoint now, Actions& out) {
+  if (state_ == CohortState::dying) buried(now, out);  // it waited for last words
+  state_ = CohortState::idle;
+}
+
+void Cohort::drain(milliseconds deadline, TimePoint now, Actions& out) {
   is_ended_ = true;
+  if (!has_processes()) return rest(now, out);
   if (state_ == CohortState::dying) return;
-  if (!has_processes()) {
-    state_ = CohortState::idle;
-    return;
-  }
   state_ = CohortState::draining;
   for (Worker& worker : workers_) {
     if (worker.is_alive) worker.state = WorkerState::draining;
@@ -302,10 +305,7 @@ void Cohort::drain(milliseconds deadline, Actions& out) {
 
 void Cohort::end(int signal, TimePoint now, Actions& out) {
   is_ended_ = true;
-  if (!has_processes()) {
-    state_ = CohortState::idle;
-    return;
-  }
+  if (!has_processes()) return rest(now, out);
   if (state_ != CohortState::dying && state_ != CohortState::draining) {
     state_ = CohortState::draining;
     out.emplace_back(AbortSegment{setup_.replica, "the deployment is being stopped"});

@@ -75,7 +75,7 @@ class Cohort {
   void tick(TimePoint now, Actions& out);
 
   // Finish what runs, then leave; an error only if it never happens (the caller has the deadline).
-  void drain(milliseconds deadline, Actions& out);
+  void drain(milliseconds deadline, TimePoint now, Actions& out);
   // Ends it for good: no restart.
   void end(int signal, TimePoint now, Actions& out);
   void send_all(const Message& message, Actions& out) const;
@@ -105,6 +105,7 @@ class Cohort {
   bool is_mute() const;
   void settle(TimePoint now, Actions& out);
   void buried(TimePoint now, Actions& out);
+  void rest(TimePoint now, Actions& out);
   void condemn(std::int64_t rank, Error verdict, TimePoint now, Actions& out);
   void check_loading(TimePoint now, Actions& out);
   void check_ready(TimePoint now, Actions& out);

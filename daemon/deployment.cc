@@ -350,7 +350,7 @@ void Deployment::settle_stop(TimePoint now, Actions& out) {
     stop_phase_ = StopPhase::workers;
     stop_at_ = std::min(stop_at_, now + kLeaveTime);
     for (Cohort& cohort : cohorts_) {
-      cohort.drain(milliseconds(milliseconds_until(stop_at_, now)), out);
+      cohort.drain(milliseconds(milliseconds_until(stop_at_, now)), now, out);
     }
   }
   if (!has_processes()) {

@@ -1,4 +1,4 @@
-// Thousands of random schedules of a supervisor's life, with the invariants that must hold in each.
+// Random schedules of a supervisor's life, with the invariants that must hold in each.
 
 #include <random>
 
@@ -165,7 +165,7 @@ class Simulation {
 };
 
 TEST(Simulation, InvariantsHoldOnRandomSchedules) {
-  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Simulation(seed).run(120);
     if (::testing::Test::HasFailure()) return;
