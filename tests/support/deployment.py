@@ -15,11 +15,11 @@ import tempfile
 import time
 import unittest
 
-BUILD = pathlib.Path(os.environ.get("PLIMSOLL_BUILD_DIR", "build/release")).resolve()
+BUILD = pathlib.Path(os.environ.get("SYSTEM_TEST_BUILD_DIR", "build/release")).resolve()
 CACHE = pathlib.Path(os.environ.get("PLIMSOLL_CACHE", pathlib.Path.home() / ".cache/plimsoll"))
 SMOLLM2 = CACHE / "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 # Sanitizer builds are many times slower; every deadline grows with this.
-SLOW = float(os.environ.get("PLIMSOLL_TEST_SLOWNESS", "1"))
+SLOW = float(os.environ.get("SYSTEM_TEST_SLOWNESS", "1"))
 
 
 def deadline(seconds):
@@ -41,8 +41,8 @@ def wait_until(what, condition, seconds=20):
 def tiny_model(folder, **shape):
     """Writes a small random model and returns its path."""
     path = pathlib.Path(folder) / ("tiny-" + "-".join(f"{k}{v}" for k, v in shape.items()) + ".gguf")
-    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in shape.items()]
-    subprocess.run([BUILD / "tiny_model", *arguments, f"--output={path}"], check=True, capture_output=True,
+    arguments = [word for name, value in shape.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    subprocess.run([BUILD / "tiny_model", *arguments, "--output", path], check=True, capture_output=True,
                    timeout=60 * SLOW)
     return path
 

@@ -53,7 +53,9 @@ class Lifecycle(SystemTest):
     def test_a_killed_worker_and_a_killed_router_come_back(self):
         with Deployment(self.model, "--tp", 2) as server:
             before = server.completion("hello", max_tokens=4, temperature=0)["choices"]
-            for victim in (server.workers()[1]["pid"], server.workers()[0]["pid"], server.status()["router"]["pid"]):
+            for pid_of in (lambda: server.workers()[1]["pid"], lambda: server.workers()[0]["pid"],
+                           lambda: server.status()["router"]["pid"]):
+                victim = pid_of()
                 os.kill(victim, signal.SIGKILL)
                 wait_until("the victim is replaced", lambda: victim not in processes(server.folder), 5)
                 server.wait_serving()
@@ -90,7 +92,7 @@ class Lifecycle(SystemTest):
         config.write_text("prot = 8001\ntp = two\n")
         done = self.plimsolld("--config", config, "--dp", "0", environment={"PLIMSOLL_LOG_LEVLE": "debug"})
         self.assertEqual(done.returncode, 78, done.stderr)
-        for part in ("prot", "port", "bad.conf:1", "bad.conf:2", "PLIMSOLL_LOG_LEVLE", "log-level", "--dp"):
+        for part in ("prot", "port", "bad.conf:1", "bad.conf:2", "PLIMSOLL_LOG_LEVLE", "PLIMSOLL_LOG_LEVEL", "--dp"):
             self.assertIn(part.lower(), done.stderr.lower())
 
     def test_a_plan_that_does_not_fit_is_refused_once_before_loading(self):
