@@ -63,7 +63,7 @@ class Cli(SystemTest):
             self.assertEqual(server.cli("reconfigure", "device-memory=1MiB").returncode, 3)
             self.assertEqual([r["pid"] for r in running], [r["pid"] for r in server.workers()])
 
-            self.assertIn("worker", server.cli("logs").stdout)
+            self.assertIn("router: listening", server.cli("logs").stdout)
             self.assertEqual(server.cli("stop").returncode, 0)
             self.assertEqual(server.status()["state"], "stopped")
             self.assertEqual(server.cli("stop", "--all").returncode, 0)
