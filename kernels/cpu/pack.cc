@@ -10,9 +10,18 @@ constexpr std::int64_t kVector = 64;
 constexpr std::int64_t kHalves = 32;
 constexpr std::int64_t kNibbles = 4 * kVector;
 
-// Copies `words` 32-bit words of one row to lane `lane` of as many vectors.
+std::uint32_t load_word(const std::byte* from) {
+  std::uint32_t word = 0;
+  std::memcpy(&word, from, 4);
+  return word;
+}
+
+// The word of row `lane` in the vector at `to`.
+void put_word(std::uint32_t word, int lane, std::byte* to) { std::memcpy(to + 4 * lane, &word, 4); }
+
+// Copies `words` 32-bit words of one row to as many vectors.
 void scatter_words(const std::byte* from, int words, int lane, std::byte* to) {
-  for (int i = 0; i < words; ++i) std::memcpy(to + kVector * i + 4 * lane, from + 4 * i, 4);
+  for (int v = 0; v < words; ++v) put_word(load_word(from + 4 * v), lane, to + kVector * v);
 }
 
 void copy_half(const std::byte* from, int lane, std::byte* to) {
@@ -22,17 +31,20 @@ void copy_half(const std::byte* from, int lane, std::byte* to) {
 // The sub-block's fifth bits, bit k of `bits` being column k's, as one lane of the `fifth` vector.
 void put_fifth(std::uint32_t bits, int lane, std::byte* to) {
   std::uint32_t word = 0;
-  for (int k = 0; k < 32; ++k) word |= ((bits >> k) & 1u) << (8 * (k % 4) + k / 4);
-  std::memcpy(to + 4 * lane, &word, 4);
+  for (int v = 0; v < 8; ++v) {
+    // The product puts bit b of the four to bit 8 b.
+    word |= (((bits >> (4 * v)) & 15u) * 0x00204081u & 0x01010101u) << v;
+  }
+  put_word(word, lane, to);
 }
 
 // Stored K-quants keep two sub-blocks in the nibbles of 32 bytes (`shift` 0 or 4 picks one); here
 // each sub-block gets its own nibbles.
 void put_nibbles(const std::byte* from, int shift, int lane, std::byte* to) {
-  for (int k = 0; k < 16; ++k) {
-    const unsigned low = (static_cast<unsigned>(from[k]) >> shift) & 15u;
-    const unsigned high = (static_cast<unsigned>(from[k + 16]) >> shift) & 15u;
-    to[kVector * (k / 4) + 4 * lane + k % 4] = static_cast<std::byte>(low | high << 4);
+  for (int v = 0; v < 4; ++v) {
+    const std::uint32_t low = load_word(from + 4 * v) >> shift & 0x0f0f0f0fu;
+    const std::uint32_t high = load_word(from + 16 + 4 * v) >> shift & 0x0f0f0f0fu;
+    put_word(low | high << 4, lane, to + kVector * v);
   }
 }
 
@@ -46,9 +58,7 @@ void pack_simple(DType dtype, const std::byte* from, int lane, std::byte* to) {
     to += kHalves;
   }
   if (dtype == DType::q5_0 || dtype == DType::q5_1) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, from, 4);
-    put_fifth(bits, lane, to);
+    put_fifth(load_word(from), lane, to);
     from += 4;
     to += kVector;
   }
@@ -75,9 +85,9 @@ void pack_q5_k(const std::byte* from, int lane, std::byte* to) {
   std::byte* subs = to + 2 * kHalves + 3 * kVector;
   for (int s = 0; s < 8; ++s) {
     std::byte* sub = subs + (kVector + kNibbles) * s;
-    std::uint32_t bits = 0;
-    for (int k = 0; k < 32; ++k) bits |= ((static_cast<unsigned>(fifth[k]) >> s) & 1u) << k;
-    put_fifth(bits, lane, sub);
+    std::uint32_t word = 0;
+    for (int v = 0; v < 8; ++v) word |= (load_word(fifth + 4 * v) >> s & 0x01010101u) << v;
+    put_word(word, lane, sub);
     put_nibbles(quants + 32 * (s / 2), 4 * (s % 2), lane, sub + kVector);
   }
 }
@@ -92,12 +102,11 @@ void pack_q6_k(const std::byte* from, int lane, std::byte* to) {
     std::memcpy(sub + 2 * lane, scales + 2 * s, 2);
     const int h = s / 4, r = s % 4;  // stored: half of 128, quarter of it
     std::uint32_t words[2] = {0, 0};
-    for (int k = 0; k < 32; ++k) {
-      const unsigned bits = (static_cast<unsigned>(two[32 * h + k]) >> (2 * r)) & 3u;
-      words[k / 16] |= bits << (8 * (k % 4) + k % 16 / 4 * 2);
+    for (int v = 0; v < 8; ++v) {
+      words[v / 4] |= (load_word(two + 32 * h + 4 * v) >> (2 * r) & 0x03030303u) << (2 * (v % 4));
     }
-    std::memcpy(sub + kHalves + 4 * lane, &words[0], 4);
-    std::memcpy(sub + kHalves + kVector + 4 * lane, &words[1], 4);
+    put_word(words[0], lane, sub + kHalves);
+    put_word(words[1], lane, sub + kHalves + kVector);
     put_nibbles(low + 64 * h + 32 * (r % 2), r < 2 ? 0 : 4, lane, sub + kHalves + 2 * kVector);
   }
 }

@@ -145,7 +145,7 @@ std::vector<PackedMatrix> copies_of(DType dtype, const Shape& shape) {
 void set_rates(benchmark::State& state, double macs, double bytes, double read) {
   const auto rounds = static_cast<double>(state.iterations());
   using Counter = benchmark::Counter;
-  state.counters["GMAC/s"] = Counter(macs * rounds / 1e9, Counter::kIsRate);
+  if (macs > 0) state.counters["GMAC/s"] = Counter(macs * rounds / 1e9, Counter::kIsRate);
   state.counters["GB/s"] = Counter(bytes * rounds / 1e9, Counter::kIsRate);
   if (read > 0) state.counters["of_read"] = Counter(bytes * rounds / read, Counter::kIsRate);
 }
