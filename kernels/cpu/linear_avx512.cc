@@ -81,7 +81,16 @@ struct Avx512 {
   static F scale_by_power(F a, I n) {
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(n, 23)));
   }
-  static float max_lane(F a) { return _mm512_reduce_max_ps(a); }
+  // The larger of two floats without sign by their bits: a NaN is larger than all numbers.
+  static F max_bits(F a, F b) {
+    return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+  }
+  static float max_lane_bits(F a) {
+    const int bits = _mm512_reduce_max_epi32(_mm512_castps_si512(a));
+    float value;
+    __builtin_memcpy(&value, &bits, 4);
+    return value;
+  }
 
   // 32 floats times `inverse`, rounded to nearest even; sums of the two halves.
   static void quantise32(const F* x, float inverse, std::byte* q, std::int32_t* sums) {

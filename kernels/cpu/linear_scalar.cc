@@ -29,24 +29,25 @@ float rms_of(const float* row, std::int64_t cols, float eps) {
   return 1.0F / std::sqrt(sum / static_cast<float>(cols) + eps);
 }
 
+// A block that holds an infinity or a NaN gets a NaN as scale, so that its token's outputs show it.
 void quantise(const NormedRow& row, int token, int width, std::byte* panel) {
   constexpr float kSmallestAmax = 1e-30F;  // below it the inverse would overflow
   for (std::int64_t c = 0; c < row.cols; c += kSubBlock, panel += kInt8BlockBytes * width) {
     float x[kSubBlock];
     float amax = 0;
+    bool finite = true;
     for (std::int64_t k = 0; k < kSubBlock; ++k) {
       x[k] = normed(row, c + k);
       amax = std::max(amax, std::fabs(x[k]));
+      finite = finite && std::isfinite(x[k]);
     }
-    const bool some = amax > kSmallestAmax;
-    const float scale = some ? amax / 127.0F : 0.0F;
+    const bool some = finite && amax > kSmallestAmax;
+    const float scale = some ? amax / 127.0F : finite ? 0.0F : std::nanf("");
     const float inverse = some ? 127.0F / amax : 0.0F;
     std::int8_t q[kSubBlock];
     int sums[2] = {0, 0};
     for (std::int64_t k = 0; k < kSubBlock; ++k) {
-      // Clamped, so that an activation that is not finite stays inside the integer range.
-      const float rounded = std::nearbyint(std::clamp(x[k] * inverse, -127.0F, 127.0F));
-      q[k] = rounded == rounded ? static_cast<std::int8_t>(rounded) : std::int8_t{0};
+      q[k] = some ? static_cast<std::int8_t>(std::nearbyint(x[k] * inverse)) : std::int8_t{0};
       sums[k / 16] += q[k];
     }
     const float scaled_sum = scale * static_cast<float>(sums[0] + sums[1]);

@@ -180,33 +180,50 @@ void f32_tile(const std::byte* group, const std::byte* panel, std::int64_t cols,
   f32_rows<S, T>(kReader, group, panel, cols, tile);
 }
 
-// F32, F16 and BF16 weights: kSize bytes each; S::floats widens a vector of them. Columns are
-// summed in runs of 32.
-template <class S, DType dtype, int T>
-void float_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+// F32, F16 and BF16 weights: kSize bytes each; S::floats widens a vector of them. Rows
+// [lane, lane + kParts * S::kLanes) of a group times T tokens; columns are summed in runs of 32.
+template <class S, DType dtype, int T, int kParts>
+[[gnu::always_inline]] inline void float_rows(const std::byte* weights, const std::byte* panel,
+                                              std::int64_t cols, int lane, float* tile) {
   using F = typename S::F;
   constexpr int kSize = dtype == DType::f32 ? 4 : 2;
-  for (int lane = 0; lane < kTileRows; lane += S::kLanes) {
-    const std::byte* weights = group + kSize * lane;
-    const std::byte* x = panel;
-    F sums[T];
-    each_token<T>([&](int t) __attribute__((always_inline)) { sums[t] = S::zero(); });
-    for (std::int64_t c = 0; c < cols; c += 32) {
-      const std::int64_t end = c + 32 < cols ? c + 32 : cols;
-      F partial[T];
-      each_token<T>([&](int t) __attribute__((always_inline)) { partial[t] = S::zero(); });
-      for (std::int64_t k = c; k < end; ++k, weights += kSize * kTileRows, x += 4 * T) {
-        const F weight = S::template floats<dtype>(weights);
-        each_token<T>([&](int t) __attribute__((always_inline)) {
-          partial[t] = S::multiply_add(weight, S::spread(x + 4 * t), partial[t]);
-        });
-      }
-      each_token<T>([&](int t)
-                        __attribute__((always_inline)) { sums[t] = S::add(sums[t], partial[t]); });
+  weights += kSize * lane;
+  F sums[kParts * T];
+  const auto each_sum = [](const auto& f) __attribute__((always_inline)) { unroll<kParts * T>(f); };
+  each_sum([&](auto i) __attribute__((always_inline)) { sums[decltype(i)::value] = S::zero(); });
+  for (std::int64_t c = 0; c < cols; c += 32) {
+    const std::int64_t end = c + 32 < cols ? c + 32 : cols;
+    F partial[kParts * T];
+    each_sum([&](auto i)
+                 __attribute__((always_inline)) { partial[decltype(i)::value] = S::zero(); });
+    for (std::int64_t k = c; k < end; ++k, weights += kSize * kTileRows, panel += 4 * T) {
+      if constexpr (T <= 2) S::prefetch(weights, 1);
+      F weight[kParts];
+      unroll<kParts>([&](auto i) __attribute__((always_inline)) {
+        constexpr int part = decltype(i)::value;
+        weight[part] = S::template floats<dtype>(weights + kSize * S::kLanes * part);
+      });
+      each_sum([&](auto i) __attribute__((always_inline)) {
+        constexpr int at = decltype(i)::value, part = at / T, t = at % T;
+        partial[at] = S::multiply_add(weight[part], S::spread(panel + 4 * t), partial[at]);
+      });
     }
-    each_token<T>([&](int t) __attribute__((always_inline)) {
-      S::store(tile + t * kTileRows + lane, sums[t]);
+    each_sum([&](auto i) __attribute__((always_inline)) {
+      constexpr int at = decltype(i)::value;
+      sums[at] = S::add(sums[at], partial[at]);
     });
+  }
+  each_sum([&](auto i) __attribute__((always_inline)) {
+    constexpr int at = decltype(i)::value, part = at / T, t = at % T;
+    S::store(tile + t * kTileRows + lane + part * S::kLanes, sums[at]);
+  });
+}
+
+template <class S, DType dtype, int T>
+void float_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+  constexpr int kParts = T <= 2 ? kTileRows / S::kLanes : 1;  // as in int8_tile
+  for (int lane = 0; lane < kTileRows; lane += kParts * S::kLanes) {
+    float_rows<S, dtype, T, kParts>(group, panel, cols, lane, tile);
   }
 }
 
@@ -244,7 +261,9 @@ float rms_of(const float* row, std::int64_t cols, float eps) {
 
 // Below this a block is zero: its inverse would overflow.
 constexpr float kSmallestAmax = 1e-30F;
+constexpr float kFiniteMax = 3.40282347e+38F;
 
+// A block that holds an infinity or a NaN gets a NaN as scale, so that its token's outputs show it.
 template <class S>
 void quantise(const NormedRow& row, int token, int width, std::byte* panel) {
   constexpr int kVectors = 32 / S::kLanes;
@@ -253,13 +272,17 @@ void quantise(const NormedRow& row, int token, int width, std::byte* panel) {
     typename S::F largest = S::zero();
     for (int i = 0; i < kVectors; ++i) {
       x[i] = normed<S>(row, c + i * S::kLanes);
-      largest = S::max(largest, S::absolute(x[i]));
+      largest = S::max_bits(largest, S::absolute(x[i]));
     }
-    const float amax = S::max_lane(largest);
-    const bool some = amax > kSmallestAmax;
-    const float scale = some ? amax / 127.0F : 0.0F;
+    const float amax = S::max_lane_bits(largest);
+    float scale = amax / 127.0F, inverse = 127.0F / amax;
+    if (!(amax > kSmallestAmax && amax <= kFiniteMax)) {
+      scale = amax <= kSmallestAmax ? 0.0F : __builtin_nanf("");
+      inverse = 0;
+      for (int i = 0; i < kVectors; ++i) x[i] = S::zero();
+    }
     std::int32_t sums[2];  // of columns 0-15 and 16-31
-    S::quantise32(x, some ? 127.0F / amax : 0.0F, panel + 32 * token, sums);
+    S::quantise32(x, inverse, panel + 32 * token, sums);
     const float scaled_sum = scale * static_cast<float>(sums[0] + sums[1]);
     const std::int16_t half_sums[2] = {static_cast<std::int16_t>(-sums[0]),
                                        static_cast<std::int16_t>(-sums[1])};

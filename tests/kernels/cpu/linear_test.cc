@@ -276,6 +276,79 @@ TEST_P(LinearOn, StacksPartsOfDifferentTypes) {
   }
 }
 
+// What the kernels multiply after the norm, as doubles; `rms` is the kernel's own, tested below.
+std::vector<double> normed_as_seen(const std::vector<float>& in, const std::vector<float>& gain,
+                                   const LinearKernel& kernel) {
+  const auto cols = static_cast<std::int64_t>(gain.size());
+  std::vector<float> normed(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const float* row = in.data() + i / gain.size() * gain.size();
+    normed[i] = in[i] * kernel.rms_of(row, cols, 1e-5F) * gain[i % gain.size()];
+  }
+  return as_seen(normed, true);
+}
+
+TEST_P(LinearOn, EveryEpilogueAfterANormEqualsADoubleLoop) {
+  constexpr std::int64_t kRows = 41, kCols = 512;
+  TestBackend test = backend_of(GetParam(), Activations::int8, 2);
+  const StoredMatrix first = random_matrix(DType::q4_1, kRows, kCols, 1);
+  const StoredMatrix second = random_matrix(DType::q6_k, kRows, kCols, 2);
+  const PackedWeights weights(*test.backend, {&first, &second});
+  const std::vector<float> gain = random_floats(kCols, 3);
+  for (const std::int64_t tokens : {1, 2, 3, 5, 8, 17, 33}) {
+    std::vector<float> in = random_floats(tokens * kCols, 4);
+    const std::vector<double> seen = normed_as_seen(in, gain, linear_kernel(GetParam()));
+    const auto product = [&](std::int64_t t, std::int64_t r) {
+      const StoredMatrix& matrix = r < kRows ? first : second;
+      double sum = 0;
+      for (std::int64_t c = 0; c < kCols; ++c) {
+        sum += matrix.at(r % kRows, c) * seen[static_cast<std::size_t>(t * kCols + c)];
+      }
+      return sum;
+    };
+    for (const Epilogue epilogue : {Epilogue::store, Epilogue::add, Epilogue::silu_mul}) {
+      const std::int64_t rows = epilogue == Epilogue::silu_mul ? kRows : 2 * kRows;
+      const std::vector<float> before = random_floats(tokens * rows, 5);
+      std::vector<float> out = before;
+      test.backend->linear({.in = f32_view(in.data(), tokens, kCols),
+                            .norm = {.weight = gain.data(), .eps = 1e-5F},
+                            .weight = &weights.matrix,
+                            .epilogue = epilogue,
+                            .out = f32_view(out.data(), tokens, rows)});
+      for (std::int64_t i = 0; i < tokens * rows; ++i) {
+        const std::int64_t t = i / rows, r = i % rows;
+        double expected = product(t, r);
+        if (epilogue == Epilogue::add) expected += before[static_cast<std::size_t>(i)];
+        if (epilogue == Epilogue::silu_mul) {
+          expected = expected / (1 + std::exp(-expected)) * product(t, r + kRows);
+        }
+        ASSERT_NEAR(out[static_cast<std::size_t>(i)], expected, 2e-4 + 2e-5 * std::fabs(expected))
+            << tokens << " tokens, epilogue " << static_cast<int>(epilogue) << ", element " << i;
+      }
+    }
+  }
+}
+
+TEST_P(LinearOn, ATokenThatIsNotFiniteShowsInItsOwnRowAlone) {
+  for (const DType dtype : {DType::q4_0, DType::q4_1, DType::q8_0, DType::q6_k, DType::f16}) {
+    TestBackend test = backend_of(GetParam(), Activations::int8);
+    const StoredMatrix stored = random_matrix(dtype, 16, 256, 1);
+    const PackedWeights weights(*test.backend, {&stored});
+    for (const float bad : {std::nanf(""), INFINITY, -INFINITY}) {
+      std::vector<float> in = random_floats(3 * 256, 2);
+      in[256 + 77] = bad;
+      std::vector<float> out(3 * 16);
+      test.backend->linear({.in = f32_view(in.data(), 3, 256),
+                            .norm = {},
+                            .weight = &weights.matrix,
+                            .out = f32_view(out.data(), 3, 16)});
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        EXPECT_EQ(std::isfinite(out[i]), i / 16 != 1) << dtype_info(dtype).name << ", " << bad;
+      }
+    }
+  }
+}
+
 TEST_P(LinearOn, NormsBeforeItMultiplies) {
   constexpr std::int64_t kCols = 576;
   const LinearKernel& kernel = linear_kernel(GetParam());
