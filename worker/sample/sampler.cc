@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "shared/base/check.h"
 #include "worker/sample/philox.h"
+#include "worker/sample/softmax.h"
 
 namespace plimsoll {
 namespace {
@@ -19,24 +19,6 @@ constexpr double kTemperatureGreedy = 1e-5;
 constexpr double kTemperatureMin = 0.01;
 // Candidates that are sorted first; top_p rarely reaches further.
 constexpr std::size_t kSortedAtFirst = 64;
-
-struct Largest {
-  std::int32_t id = -1;
-  float logit = -std::numeric_limits<float>::infinity();
-};
-
-// Nothing where a logit is NaN or +inf, or all are -inf.
-std::optional<Largest> largest(std::span<const float> logits) {
-  Largest best;
-  bool sound = true;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const float logit = logits[i];
-    sound &= logit <= std::numeric_limits<float>::max();  // false for NaN, too
-    if (logit > best.logit) best = {static_cast<std::int32_t>(i), logit};
-  }
-  if (!sound || best.id < 0) return std::nullopt;
-  return best;
-}
 
 Error unsound() {
   return internal_error(
@@ -88,30 +70,29 @@ Result<std::int32_t> Sampler::sample(std::span<const float> logits, const Reques
                      adjusted_);
     logits = adjusted_;
   }
-  const std::optional<Largest> best = largest(logits);
-  if (!best) return unsound();
-  if (sampling.temperature < kTemperatureGreedy) return best->id;
-  const double temperature = std::max(sampling.temperature, kTemperatureMin);
-  const double uniform = uniform_at(sampling.seed, static_cast<std::uint64_t>(request.position));
+  const std::optional<float> max = largest_logit(logits);
+  if (!max) return unsound();
+  if (sampling.temperature < kTemperatureGreedy) {
+    return static_cast<std::int32_t>(std::ranges::find(logits, *max) - logits.begin());
+  }
+  const Draw draw{
+      .logits = logits,
+      .sampling = sampling,
+      .max = *max,
+      .scale = static_cast<float>(1 / std::max(sampling.temperature, kTemperatureMin)),
+      .uniform = uniform_at(sampling.seed, static_cast<std::uint64_t>(request.position))};
   const bool all = sampling.min_p <= 0 && sampling.top_p >= 1 &&
                    (sampling.top_k <= 0 || sampling.top_k >= vocab_);
-  if (all) return draw_from_all(logits, best->logit, temperature, uniform);
-  return draw_from_some(logits, best->logit, request, temperature, uniform);
+  return all ? draw_from_all(draw) : draw_from_some(draw);
 }
 
-std::int32_t Sampler::draw_from_all(std::span<const float> logits, float max, double temperature,
-                                    double uniform) {
-  double mass = 0;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    weights_[i] = std::exp((static_cast<double>(logits[i]) - max) / temperature);
-    mass += weights_[i];
-  }
-  const double target = uniform * mass;
+std::int32_t Sampler::draw_from_all(const Draw& draw) {
+  const double target = draw.uniform * softmax_weights(draw.logits, draw.max, draw.scale, weights_);
   double sum = 0;
-  std::int32_t last = 0;  // the last with any weight: rounding may leave sum just below target
-  for (std::size_t i = 0; i < logits.size(); ++i) {
+  std::int32_t last = 0;  // the last with any weight: rounding may leave the sum below the target
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
     if (weights_[i] <= 0) continue;
-    sum += weights_[i];
+    sum += static_cast<double>(weights_[i]);
     last = static_cast<std::int32_t>(i);
     if (sum > target) break;
   }
@@ -125,46 +106,80 @@ void Sampler::sort_front(std::size_t sorted, std::size_t count) {
   std::sort(begin, end, before);
 }
 
-std::int32_t Sampler::draw_from_some(std::span<const float> logits, float max,
-                                     const Request& request, double temperature, double uniform) {
-  const Sampling& sampling = request.sampling;
-  // min_p: p >= min_p * p_max, that is (l - max) / T >= log(min_p).
-  const double floor = sampling.min_p > 0
-                           ? static_cast<double>(max) + temperature * std::log(sampling.min_p)
-                           : -std::numeric_limits<double>::infinity();
+// A heap whose front is the worst of the best: nearly every logit fails against it.
+void Sampler::collect_best(std::span<const float> logits, std::size_t count) {
   candidates_.clear();
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] >= floor) candidates_.push_back({logits[i], static_cast<std::int32_t>(i)});
+    const Candidate candidate{logits[i], static_cast<std::int32_t>(i)};
+    if (candidates_.size() == count) {
+      if (!before(candidate, candidates_.front())) continue;
+      std::ranges::pop_heap(candidates_, before);
+      candidates_.pop_back();
+    }
+    candidates_.push_back(candidate);
+    std::ranges::push_heap(candidates_, before);
   }
-  std::size_t kept = candidates_.size();
-  if (sampling.top_k > 0 && static_cast<std::uint64_t>(sampling.top_k) < kept) {
-    kept = static_cast<std::size_t>(sampling.top_k);
-    sort_front(0, kept);
-    candidates_.resize(kept);
-  }
-  const auto weight = [&](const Candidate& candidate) {
-    return std::exp((static_cast<double>(candidate.logit) - max) / temperature);
-  };
+  std::ranges::sort_heap(candidates_, before);
+}
+
+double Sampler::choose_top_k(const Draw& draw, std::size_t count) {
+  collect_best(draw.logits, count);
   double mass = 0;
-  for (const Candidate& candidate : candidates_) mass += weight(candidate);
+  std::size_t kept = 0;
+  for (; kept < candidates_.size(); ++kept) {
+    const Candidate& candidate = candidates_[kept];
+    float& weight = weights_[static_cast<std::size_t>(candidate.id)];
+    weight = std::exp((candidate.logit - draw.max) * draw.scale);
+    if (static_cast<double>(weight) < draw.sampling.min_p) break;
+    mass += static_cast<double>(weight);
+  }
+  candidates_.resize(std::max<std::size_t>(kept, 1));
+  return mass;
+}
+
+double Sampler::choose_by_weight(const Draw& draw) {
+  double mass = softmax_weights(draw.logits, draw.max, draw.scale, weights_);
+  const auto min_p = static_cast<float>(draw.sampling.min_p);
+  if (min_p > 0) {
+    mass = 0;
+    for (const float weight : weights_) mass += weight >= min_p ? static_cast<double>(weight) : 0;
+  }
+  // All that weigh less than this come to less than half of what top_p leaves out.
+  const double spare = std::max(1 - draw.sampling.top_p, 0.0) * mass;
+  const float least =
+      std::max(min_p, static_cast<float>(0.5 * spare / static_cast<double>(vocab_)));
+  candidates_.clear();
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] < least) continue;
+    candidates_.push_back({draw.logits[i], static_cast<std::int32_t>(i)});
+  }
+  return mass;
+}
+
+std::int32_t Sampler::draw_from_some(const Draw& draw) {
+  const Sampling& sampling = draw.sampling;
+  const bool has_top_k = sampling.top_k > 0 && sampling.top_k < vocab_;
+  const double mass = has_top_k ? choose_top_k(draw, static_cast<std::size_t>(sampling.top_k))
+                                : choose_by_weight(draw);
+  const auto weight = [&](std::size_t index) {
+    return static_cast<double>(weights_[static_cast<std::size_t>(candidates_[index].id)]);
+  };
   // Walk down from the best, sorting no further than needed, until top_p of the mass is kept.
-  std::size_t sorted = 0;
+  std::size_t sorted = has_top_k ? candidates_.size() : 0;
   std::size_t count = 0;
   double kept_mass = 0;
-  while (count < kept && (count == 0 || kept_mass < sampling.top_p * mass)) {
+  while (count < candidates_.size() && (count == 0 || kept_mass < sampling.top_p * mass)) {
     if (count == sorted) {
-      const std::size_t next = std::min(kept, std::max(kSortedAtFirst, sorted * 4));
+      const std::size_t next = std::min(candidates_.size(), std::max(kSortedAtFirst, sorted * 4));
       sort_front(sorted, next);
       sorted = next;
     }
-    weights_[count] = weight(candidates_[count]);
-    kept_mass += weights_[count];
-    ++count;
+    kept_mass += weight(count++);
   }
-  const double target = uniform * kept_mass;
+  const double target = draw.uniform * kept_mass;
   double sum = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    sum += weights_[i];
+    sum += weight(i);
     if (sum > target) return candidates_[i].id;
   }
   return candidates_[count - 1].id;
@@ -173,28 +188,19 @@ std::int32_t Sampler::draw_from_some(std::span<const float> logits, float max,
 Result<TokenLogprob> Sampler::logprob(std::span<const float> logits, std::int32_t token,
                                       std::int64_t alternatives) {
   CHECK(std::ssize(logits) == vocab_ && token >= 0 && token < vocab_);
-  const std::optional<Largest> best = largest(logits);
-  if (!best) return unsound();
-  double mass = 0;
-  for (const float logit : logits) mass += std::exp(static_cast<double>(logit) - best->logit);
-  const double log_mass = std::log(mass);
-  const auto of = [&](float logit) { return static_cast<double>(logit) - best->logit - log_mass; };
+  const std::optional<float> max = largest_logit(logits);
+  if (!max) return unsound();
+  const double log_mass = std::log(softmax_weights(logits, *max, 1, weights_));
+  const auto of = [&](float logit) {
+    return static_cast<double>(logit) - static_cast<double>(*max) - log_mass;
+  };
   TokenLogprob result;
   result.id = token;
   result.logprob = of(logits[static_cast<std::size_t>(token)]);
-  const auto count = static_cast<std::size_t>(
-      std::clamp<std::int64_t>(alternatives, 0, std::min(kLogprobsMax, vocab_)));
+  const std::int64_t count =
+      std::clamp<std::int64_t>(alternatives, 0, std::min(kLogprobsMax, vocab_));
   if (count == 0) return result;
-  // The best so far, best first; nearly every logit fails against the last of them.
-  candidates_.clear();
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const Candidate candidate{logits[i], static_cast<std::int32_t>(i)};
-    if (candidates_.size() == count) {
-      if (!before(candidate, candidates_.back())) continue;
-      candidates_.pop_back();
-    }
-    candidates_.insert(std::ranges::upper_bound(candidates_, candidate, before), candidate);
-  }
+  collect_best(logits, static_cast<std::size_t>(count));
   for (const Candidate& candidate : candidates_) {
     result.top_ids.push_back(candidate.id);
     result.top_logprobs.push_back(of(candidate.logit));

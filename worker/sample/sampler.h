@@ -48,17 +48,29 @@ class Sampler {
     return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
   }
 
-  std::int32_t draw_from_all(std::span<const float> logits, float max, double temperature,
-                             double uniform);
-  std::int32_t draw_from_some(std::span<const float> logits, float max, const Request& request,
-                              double temperature, double uniform);
-  // Sorts the best `count` candidates to the front of candidates_.
+  // What is left to draw from: the row's largest logit, the options, and a uniform number.
+  struct Draw {
+    std::span<const float> logits;
+    const Sampling& sampling;
+    float max = 0;
+    float scale = 1;  // one over the temperature
+    double uniform = 0;
+  };
+  std::int32_t draw_from_all(const Draw& draw);
+  std::int32_t draw_from_some(const Draw& draw);
+  // Both fill candidates_ with what min_p and top_k leave (of that, at least what top_p will keep),
+  // weights_ at their ids, and return the mass of what they leave.
+  double choose_top_k(const Draw& draw, std::size_t count);
+  double choose_by_weight(const Draw& draw);
+  // The best `count` logits, best first.
+  void collect_best(std::span<const float> logits, std::size_t count);
+  // Given that the first `sorted` candidates are the best in order, makes it the first `count`.
   void sort_front(std::size_t sorted, std::size_t count);
 
   std::int64_t vocab_;
   Penalties penalties_;
   std::vector<float> adjusted_;        // [vocab]
-  std::vector<double> weights_;        // [vocab]
+  std::vector<float> weights_;         // [vocab]
   std::vector<Candidate> candidates_;  // at most vocab
 };
 

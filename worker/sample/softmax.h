@@ -1,0 +1,20 @@
+// Softmax: the passes over a whole row of logits that sampling needs, four lanes at a time.
+//
+// Plain SSE2 arithmetic without fused multiply-adds, so the same bits on every x86-64 machine and
+// whatever path the kernels take.
+#pragma once
+
+#include <optional>
+#include <span>
+
+namespace plimsoll {
+
+// The largest logit. Nothing where one is NaN or +inf, or all are -inf.
+std::optional<float> largest_logit(std::span<const float> logits);
+
+// weights[i] = exp((logits[i] - max) * scale), relative error below 1e-6; below 1e-37: 0. Returns
+// their sum, in double. REQUIRES: max is the largest logit; weights is as long as logits.
+double softmax_weights(std::span<const float> logits, float max, float scale,
+                       std::span<float> weights);
+
+}  // namespace plimsoll
