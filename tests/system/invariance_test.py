@@ -12,9 +12,9 @@ def requests():
     """16 requests of different lengths and samplings, the same in every run."""
     out = []
     for i in range(16):
-        length = 3 + (i * 37) % 160
+        length = 2 + (i * 37) % 60
         prompt = f"{i}: " + " ".join(WORDS[(i * 7 + j * (i % 3 + 1)) % len(WORDS)] for j in range(length))
-        out.append({"prompt": prompt, "max_tokens": 8 + (i * 5) % 40, "logprobs": 3, "ignore_eos": True,
+        out.append({"prompt": prompt, "max_tokens": 4 + (i * 5) % 30, "logprobs": 3, "ignore_eos": True,
                     "temperature": 0 if i % 2 else 0.9, "seed": 1000 + i, "top_p": 0.9 if i % 4 == 0 else 1.0})
     return out
 
@@ -42,7 +42,7 @@ class Invariance(SystemTest):
     # By name, what differs from the first deployment. With KV for about three of the longest requests the
     # scheduler must preempt and recompute.
     VARIANTS = [("--chunked-prefill-size", 48, "--threads", 2),
-                ("--max-total-tokens", 1024, "--context-length", 512)]
+                ("--max-total-tokens", 768, "--context-length", 512)]
 
     def test_sixteen_clients_get_the_bits_that_they_get_alone(self):
         with tempfile.TemporaryDirectory() as folder:

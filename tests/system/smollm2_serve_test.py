@@ -42,7 +42,8 @@ class Serve(SystemTest):
         answer = self.server.completion([504, 3575, 282, 4649, 314], max_tokens=12, temperature=0, logprobs=5)
         choice = answer["choices"][0]
         self.assertTrue(choice["text"].startswith(" Paris."), choice["text"])
-        self.assertAlmostEqual(choice["logprobs"]["token_logprobs"][0], -0.2581, delta=0.03)
+        # int8 activations; with f32 ones it is exact to 0.001 (below).
+        self.assertAlmostEqual(choice["logprobs"]["token_logprobs"][0], -0.2581, delta=0.05)
         self.assertEqual(answer["usage"], {"prompt_tokens": 5, "completion_tokens": 12, "total_tokens": 17})
 
     def test_streaming_gives_the_text_of_the_whole_answer(self):
@@ -123,11 +124,15 @@ class Reference(SystemTest):
 
 class TensorParallel(SystemTest):
     def test_the_nll_is_equal_over_tp_also_with_more_ranks_than_cores(self):
-        values = {}
-        for tp in (1, 2, 3, 5):
-            with Deployment(self.smollm2(), "--tp", tp) as server:
-                values[tp] = nll(server)
-        self.assertLessEqual(max(values.values()) - min(values.values()), 2e-3, values)
+        # Ranks add their sums in another order than one rank does. With f32 activations that moves the last
+        # bits only; int8 rounding turns them into noise of its own size, as any other order would.
+        for activations, tolerance in (("f32", 2e-3), ("int8", 1e-2)):
+            values = {}
+            for tp in (1, 2, 3, 5):
+                with Deployment(self.smollm2(), "--tp", tp, "--activations", activations) as server:
+                    values[tp] = nll(server)
+            print(activations, values, flush=True)
+            self.assertLessEqual(max(values.values()) - min(values.values()), tolerance, values)
 
 
 if __name__ == "__main__":
