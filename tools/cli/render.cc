@@ -46,9 +46,10 @@ std::string rank_line(const Json& rank) {
   if (state == "loading") state += " " + percent(share_of(rank));
   const std::int64_t pid = int_at(rank, {"pid"});
   const std::int64_t restarts = int_at(rank, {"restarts"});
+  const std::string device = text_at(rank, {"device"});
   return fmt::format("  {:<5} {:<8} {:<14} {:>11}  {}{}\n", int_at(rank, {"rank"}),
                      pid > 0 ? std::to_string(pid) : "-", state,
-                     format_bytes(int_at(rank, {"memory_bytes"})), text_at(rank, {"device"}, "-"),
+                     format_bytes(int_at(rank, {"memory_bytes"})), device.empty() ? "-" : device,
                      restarts > 0 ? fmt::format("  (restarted {} times)", restarts) : "");
 }
 

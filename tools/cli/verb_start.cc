@@ -30,7 +30,10 @@ Result<int> start_in_daemon(const Invocation& call) {
   Json arguments = Json::object();
   // Without a model here the daemon starts what it had, or has from its own configuration.
   if (!call.options.values.model.empty()) {
-    arguments.set("options", option_set_to_json(call.options));
+    OptionSet options = call.options;
+    // The daemon may work in another folder.
+    options.values.model = std::filesystem::absolute(options.values.model).string();
+    arguments.set("options", option_set_to_json(options));
   }
   const Reply reply = TRY(run_operation(call, {.verb = "start", .arguments = arguments}));
   if (reply.exit_code != 0) return report_reply(call, reply);

@@ -1,0 +1,240 @@
+#include "tools/cli/cli.h"
+
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "shared/options/option_print.h"
+#include "tests/support/fake_daemon.h"
+#include "tests/support/scripted_server.h"
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace plimsoll {
+namespace {
+
+struct Done {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+class Cli : public ::testing::Test {
+ protected:
+  Done run(std::vector<std::string> words, const std::string& input = "") {
+    if (!words.empty()) {
+      words.insert(words.end(), {"--runtime-dir", runtime().string(), "--state-dir",
+                                 state().string(), "--config", "/dev/null"});
+    }
+    return run_plainly(words, input);
+  }
+  static Done run_plainly(const std::vector<std::string>& words, const std::string& input = "") {
+    std::ostringstream out;
+    std::ostringstream err;
+    std::istringstream in(input);
+    Console console{out, err, in, false};
+    const int code = run_cli(words, console);
+    return {code, out.str(), err.str()};
+  }
+  std::filesystem::path runtime() const { return folder_.path() / "run"; }
+  std::filesystem::path state() const { return folder_.path() / "state"; }
+  void write_state(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories(state());
+    std::ofstream(state() / name) << text;
+  }
+  std::string model() const {
+    const Result<std::filesystem::path> path = write_tiny_model({}, folder_.path());
+    EXPECT_TRUE(path);
+    return path ? path->string() : "";
+  }
+
+  TempFolder folder_;
+};
+
+Json serving(const std::string& url) {
+  return Json::object({{"version", "0.1.0"},
+                       {"state", "serving"},
+                       {"url", url},
+                       {"generation", 1},
+                       {"replicas", Json::array()}});
+}
+
+TEST_F(Cli, ExitCodesSayWhatWentWrong) {
+  const std::string file = model();
+  const struct {
+    std::vector<std::string> words;
+    int code;
+  } cases[] = {{{"version"}, 0},
+               {{"help"}, 0},
+               {{"help", "start"}, 0},
+               {{"help", "nonsense"}, 2},
+               {{"nonsense"}, 2},
+               {{"reconfigure"}, 2},
+               {{"reconfigure", "port"}, 2},
+               {{"logs", "-n", "x"}, 2},
+               {{"chat", "--max-tokens", "0", "hi"}, 2},
+               {{"config", "nonsense"}, 2},
+               {{"status"}, 4},
+               {{"stop"}, 4},
+               {{"restart"}, 4},
+               {{"reconfigure", "port=1"}, 4},
+               {{"chat", "hi"}, 4},
+               {{"logs"}, 4},
+               {{"start"}, 78},
+               {{"plan"}, 78},
+               {{"plan", "--model", file}, 0},
+               {{"plan", "--model", file, "--device-memory", "1MiB"}, 3},
+               {{"plan", "--model", file, "--tp", "60"}, 78},
+               {{"plan", "--model", file, "--tpp", "2"}, 78},
+               {{"plan", "--model", "/nowhere.gguf"}, 78},
+               {{"config", "check", "--port", "70000"}, 78},
+               {{"config", "check", "--port", "7000"}, 0}};
+  for (const auto& c : cases) {
+    const Done done = run(c.words);
+    EXPECT_EQ(done.code, c.code) << c.words.front() << ": " << done.out << done.err;
+    EXPECT_EQ(done.err.empty(), c.code == 0) << c.words.front() << ": " << done.err;
+  }
+  EXPECT_EQ(run_plainly({}).code, 2);
+}
+
+TEST_F(Cli, APlanIsATableOrJson) {
+  const std::string file = model();
+  const Done table = run({"plan", "--model", file, "--tp", "2"});
+  EXPECT_EQ(table.out.rfind("fits: 1 replica of 2 ranks", 0), 0U) << table.out << table.err;
+  const Result<Json> json = parse_json(run({"plan", "--model", file, "--json"}).out);
+  ASSERT_TRUE(json);
+  EXPECT_NE(json->find("ranks"), nullptr);
+  EXPECT_NE(json->find("window"), nullptr);
+  const Done refused = run({"plan", "--model", file, "--device-memory=1MiB"});
+  EXPECT_NE(refused.err.find("--device-memory"), std::string::npos);
+  EXPECT_EQ(refused.out.rfind("does not fit", 0), 0U);
+}
+
+TEST_F(Cli, ConfigPrintsWhatTheTableSays) {
+  EXPECT_EQ(run({"config", "default"}).out, default_config_file());
+  EXPECT_EQ(run({"config", "reference"}).out, option_reference());
+  EXPECT_EQ(run({"config", "schema"}).out, dump_json(option_schema(), 2) + "\n");
+  const Result<Json> shown = parse_json(run({"config", "show", "--json", "--port", "9"}).out);
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(dump_json(*shown->find("port")), R"({"value":9,"source":"flag","place":"--port"})");
+  EXPECT_NE(run({"config", "show", "--origin", "--port", "9"}).out.find("# flag --port"),
+            std::string::npos);
+}
+
+TEST_F(Cli, ADeadDaemonsLastStateIsShownAsOld) {
+  write_state("state.json", dump_json(serving("http://x")));
+  const Done done = run({"status"});
+  EXPECT_EQ(done.code, 4);
+  EXPECT_NE(done.out.find("last known"), std::string::npos);
+  const Done as_json = run({"status", "--json"});
+  EXPECT_EQ(as_json.code, 4);
+  const Result<Json> json = parse_json(as_json.out);
+  ASSERT_TRUE(json);
+  EXPECT_EQ(json->find("state")->as_string(), "not_running");
+  EXPECT_EQ(json->find("last_known")->find("state")->as_string(), "serving");
+}
+
+TEST_F(Cli, StatusShowsWhatTheDaemonSays) {
+  const FakeDaemon daemon(runtime(), [](const Command&) {
+    return Reply{.exit_code = 0, .message = "", .result = serving("http://127.0.0.1:1")};
+  });
+  EXPECT_NE(run({"status"}).out.find("serving at http://127.0.0.1:1"), std::string::npos);
+  const Done json = run({"status", "--json"});
+  EXPECT_EQ(json.code, 0);
+  EXPECT_NE(json.out.find("\n  \"url\": \"http://127.0.0.1:1\""), std::string::npos) << json.out;
+  EXPECT_EQ(run({"status", "--wait"}).code, 0);
+}
+
+TEST_F(Cli, WaitingEndsWhereTheDeploymentHasFailed) {
+  int asked = 0;
+  const FakeDaemon daemon(runtime(), [&](const Command&) {
+    const char* states[] = {"loading", "warming", "failed"};
+    return Reply{.exit_code = 0,
+                 .message = "",
+                 .result = Json::object(
+                     {{"state", states[std::min(asked++, 2)]}, {"reason", "rank 0 died"}})};
+  });
+  const Done done = run({"status", "--wait"});
+  EXPECT_EQ(done.code, 1);
+  EXPECT_NE(done.out.find("rank 0 died"), std::string::npos) << done.out;
+}
+
+TEST_F(Cli, CommandsReachTheDaemonAndItsWordsTheUser) {
+  FakeDaemon daemon(runtime(), [](const Command& command) {
+    if (command.verb == "reconfigure") {
+      return Reply{.exit_code = 3, .message = "the plan does not fit", .result = {}};
+    }
+    if (command.verb == "start") {
+      return Reply{.exit_code = 75, .message = "already running", .result = {}};
+    }
+    return Reply{.exit_code = 0, .message = "done", .result = {}};
+  });
+  const Done reconfigured = run({"reconfigure", "device-memory=1MiB", "port=1"});
+  EXPECT_EQ(reconfigured.code, 3);
+  EXPECT_EQ(reconfigured.err, "plimsoll reconfigure: the plan does not fit\n");
+  EXPECT_EQ(run({"restart"}).out, "done\n");
+  EXPECT_EQ(run({"stop"}).code, 0);
+  EXPECT_EQ(run({"start", "--model", "m.gguf", "--tp", "2"}).code, 75);
+  const std::vector<Command> commands = daemon.commands();
+  ASSERT_EQ(commands.size(), 4U);
+  EXPECT_EQ(dump_json(commands[0].arguments),
+            R"({"assignments":[["device-memory","1MiB"],["port","1"]]})");
+  EXPECT_EQ(dump_json(commands[2].arguments), R"({"all":false})");
+  const Json* options = commands[3].arguments.find("options");
+  ASSERT_NE(options, nullptr);
+  EXPECT_EQ(options->find("tp")->find("value")->as_int(), 2);
+  const std::string sent = options->find("model")->find("value")->as_string();
+  EXPECT_TRUE(std::filesystem::path(sent).is_absolute()) << sent;
+}
+
+TEST_F(Cli, LogsShowTheLastLines) {
+  write_state("plimsolld.log", "one\ntwo\nthree\n");
+  EXPECT_EQ(run({"logs", "-n", "2"}).out, "two\nthree\n");
+  EXPECT_EQ(run({"logs", "-n", "1", "--json"}).out, "{\"line\":\"three\"}\n");
+}
+
+std::string event(const std::string& data) { return "data: " + data + "\n\n"; }
+
+TEST_F(Cli, ChatStreamsTheAnswerAndSaysHowFastItWas) {
+  const std::string answer =
+      "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" +
+      event(R"({"choices":[{"delta":{"content":"Hello"}}]})") +
+      event(R"({"choices":[{"delta":{"content":" there"},"finish_reason":"stop"}]})") +
+      event(R"({"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}})") +
+      event("[DONE]");
+  ScriptedServer server({{{answer}, false}, {{answer}, false}});
+  const std::string url = server.url("");
+  const FakeDaemon daemon(runtime(), [&](const Command&) {
+    return Reply{.exit_code = 0, .message = "", .result = serving(url)};
+  });
+  const Done done = run({"chat", "--max-tokens", "8", "hi"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out, "Hello there\n");
+  EXPECT_NE(done.err.find("[2 tokens, "), std::string::npos) << done.err;
+  const Done talk = run({"chat"}, "hi\n\n");
+  EXPECT_EQ(talk.code, 0) << talk.err;
+  EXPECT_EQ(talk.out, "Hello there\n");
+  EXPECT_NE(server.requests().at(0).find(R"("max_tokens":8)"), std::string::npos);
+}
+
+TEST_F(Cli, ChatSaysWhyThereIsNoAnswer) {
+  const std::string body = R"({"error":{"message":"the queue is full"}})";
+  ScriptedServer server({{{"HTTP/1.1 503 Service Unavailable\r\nContent-Length: " +
+                           std::to_string(body.size()) + "\r\n\r\n" + body},
+                          false}});
+  std::string state = "serving";
+  const FakeDaemon daemon(runtime(), [&](const Command&) {
+    Json status = serving(server.url(""));
+    status.set("state", state);
+    return Reply{.exit_code = 0, .message = "", .result = status};
+  });
+  const Done full = run({"chat", "hi"});
+  EXPECT_EQ(full.code, 75);
+  EXPECT_EQ(full.err, "plimsoll chat: the queue is full\n");
+  state = "loading";
+  EXPECT_EQ(run({"chat", "hi"}).code, 75);
+}
+
+}  // namespace
+}  // namespace plimsoll
