@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -125,16 +126,17 @@ void Bpe::encode(const Vocabulary& vocabulary, std::string_view piece, std::vect
   std::copy(out.begin() + static_cast<std::ptrdiff_t>(start), out.end(), remembered->ids.begin());
 }
 
-void Bpe::push_candidate(std::int32_t left) {
+const Bpe::Merge* Bpe::merge_at(std::int32_t left) const {
   const Symbol& symbol = symbols_[static_cast<std::size_t>(left)];
-  if (symbol.next < 0) return;
-  const TokenId right_id = symbols_[static_cast<std::size_t>(symbol.next)].id;
-  const Merge* merge = find(symbol.id, right_id);
+  if (symbol.id < 0 || symbol.next < 0) return nullptr;
+  return find(symbol.id, symbols_[static_cast<std::size_t>(symbol.next)].id);
+}
+
+void Bpe::push_candidate(std::int32_t left) {
+  const Merge* merge = merge_at(left);
   if (merge == nullptr) return;
-  candidates_.push_back({merge->rank, left, symbol.id, right_id, merge->merged});
-  std::push_heap(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-  });
+  candidates_.push_back(std::uint64_t{merge->rank} << 32 | static_cast<std::uint32_t>(left));
+  std::push_heap(candidates_.begin(), candidates_.end(), std::greater<>());
 }
 
 void Bpe::merge(std::string_view piece, std::vector<TokenId>& out) {
@@ -149,24 +151,26 @@ void Bpe::merge(std::string_view piece, std::vector<TokenId>& out) {
   if (symbols_.empty()) return;
   symbols_.back().next = -1;
   for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) {
-    push_candidate(static_cast<std::int32_t>(i));
+    const Merge* possible = merge_at(static_cast<std::int32_t>(i));
+    if (possible != nullptr) candidates_.push_back(std::uint64_t{possible->rank} << 32 | i);
   }
+  std::make_heap(candidates_.begin(), candidates_.end(), std::greater<>());
   while (!candidates_.empty()) {
-    std::pop_heap(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) {
-      return a.rank != b.rank ? a.rank > b.rank : a.left > b.left;
-    });
-    const Candidate best = candidates_.back();
+    std::pop_heap(candidates_.begin(), candidates_.end(), std::greater<>());
+    const std::uint64_t best = candidates_.back();
     candidates_.pop_back();
-    Symbol& left = symbols_[static_cast<std::size_t>(best.left)];
-    if (left.id != best.left_id || left.next < 0) continue;  // merged since it was pushed
+    const auto index = static_cast<std::int32_t>(best & 0xFFFFFFFF);
+    const Merge* merge = merge_at(index);
+    // Its symbols may have merged with others since it was pushed.
+    if (merge == nullptr || merge->rank != best >> 32) continue;
+    Symbol& left = symbols_[static_cast<std::size_t>(index)];
     Symbol& right = symbols_[static_cast<std::size_t>(left.next)];
-    if (right.id != best.right_id) continue;
-    left.id = best.merged;
+    left.id = merge->merged;
     left.next = right.next;
     right.id = -1;
-    if (left.next >= 0) symbols_[static_cast<std::size_t>(left.next)].previous = best.left;
+    if (left.next >= 0) symbols_[static_cast<std::size_t>(left.next)].previous = index;
     if (left.previous >= 0) push_candidate(left.previous);
-    push_candidate(best.left);
+    push_candidate(index);
   }
   for (std::int32_t i = 0; i >= 0; i = symbols_[static_cast<std::size_t>(i)].next) {
     out.push_back(symbols_[static_cast<std::size_t>(i)].id);

@@ -36,13 +36,6 @@ class Bpe {
     std::int32_t previous;
     std::int32_t next;  // -1: none
   };
-  struct Candidate {
-    std::uint32_t rank;
-    std::int32_t left;  // index of its left symbol: the leftmost of equal ranks goes first
-    TokenId left_id;
-    TokenId right_id;
-    TokenId merged;
-  };
   // 64 bytes: one cache line.
   struct Remembered {
     std::uint8_t length = 0;  // of text; 0 is an empty slot
@@ -54,6 +47,8 @@ class Bpe {
   const Merge* find(TokenId left, TokenId right) const;
   void insert(TokenId left, TokenId right, std::uint32_t rank, TokenId merged);
   void merge(std::string_view piece, std::vector<TokenId>& out);
+  // The merge of a symbol with the one after it, or nullptr.
+  const Merge* merge_at(std::int32_t left) const;
   void push_candidate(std::int32_t left);
 
   bool ignore_merges_ = false;
@@ -61,7 +56,9 @@ class Bpe {
   std::vector<Merge> merges_;            // open addressing
   std::vector<Remembered> remembered_;   // direct-mapped
   std::vector<Symbol> symbols_;          // scratch
-  std::vector<Candidate> candidates_;    // scratch: a heap
+  // Scratch: a heap of possible merges, each rank << 32 | index of its left symbol, so that the
+  // lowest rank goes first and of equal ranks the leftmost. Entries may be stale.
+  std::vector<std::uint64_t> candidates_;
 };
 
 }  // namespace plimsoll
