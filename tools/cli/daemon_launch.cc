@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/base/text.h"
+
 namespace plimsoll {
 namespace {
 
@@ -52,6 +54,16 @@ Result<std::filesystem::path> sibling_program(const std::string& name) {
         fmt::format("{} is not there: it must stand beside {}", program.string(), self.string()));
   }
   return program;
+}
+
+std::string daemon_errors(const std::string& output) {
+  constexpr std::string_view kMark = " E plimsolld: ";
+  std::string errors;
+  for (const std::string_view line : split(output, '\n')) {
+    const std::size_t at = line.find(kMark);
+    if (at != std::string_view::npos) errors += fmt::format("{}\n", line.substr(at + kMark.size()));
+  }
+  return errors.empty() ? output : errors;
 }
 
 Result<LaunchedDaemon> LaunchedDaemon::launch(const std::filesystem::path& program,

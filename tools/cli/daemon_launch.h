@@ -18,6 +18,10 @@ namespace plimsoll {
 // The program of that name in the folder of this one. Errors: not_found.
 Result<std::filesystem::path> sibling_program(const std::string& name);
 
+// Of a daemon's output the messages of its errors without their time and name; all of it where
+// there are none.
+std::string daemon_errors(const std::string& output);
+
 class LaunchedDaemon {
  public:
   // Lives on when this program ends; what it prints then goes nowhere (it keeps its own log).

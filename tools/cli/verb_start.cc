@@ -51,11 +51,11 @@ std::vector<std::string> daemon_arguments(const Invocation& call) {
 
 // The daemon's own words and exit code.
 int report_end(const Invocation& call, const LaunchedDaemon& daemon, int code) {
-  call.console.err << daemon.output();
-  call.console.err << fmt::format("plimsoll start: plimsolld ended with exit code {}\n", code);
+  const std::string errors = daemon_errors(daemon.output());
+  call.console.err << errors
+                   << fmt::format("plimsoll start: plimsolld ended with exit code {}\n", code);
   if (call.line.json) {
-    call.console.out << dump_json(Json::object({{"exit_code", code}, {"message", daemon.output()}}),
-                                  2)
+    call.console.out << dump_json(Json::object({{"exit_code", code}, {"message", errors}}), 2)
                      << std::endl;
   }
   return code == 0 ? kExitFailed : code;
@@ -95,7 +95,7 @@ Result<int> launch_and_wait(const Invocation& call) {
     }
     if (now() < gives_up) continue;
     view.clear();
-    call.console.err << daemon.output();
+    call.console.err << daemon_errors(daemon.output());
     if (fails_now) return internal_error(text_at(*status, {"reason"}, "the deployment failed"));
     return timed_out(
         fmt::format("plimsolld was launched but does not answer in {}", runtime.string()));

@@ -43,6 +43,15 @@ TEST(DaemonLaunch, OnlyTheEndOfMuchOutputIsKept) {
   EXPECT_TRUE(daemon->output().ends_with("xend\n"));
 }
 
+TEST(DaemonLaunch, OfALogTheErrorsMessagesAreShown) {
+  EXPECT_EQ(daemon_errors("2026-01-01T00:00:00.000 I plimsolld: stopped\n"
+                          "2026-01-01T00:00:00.001 E plimsolld: the plan does not fit:\n"
+                          "2026-01-01T00:00:00.001 E plimsolld:   kv 5 GiB\n"),
+            "the plan does not fit:\n  kv 5 GiB\n");
+  EXPECT_EQ(daemon_errors("plimsolld: --tpp: unknown option\n"),
+            "plimsolld: --tpp: unknown option\n");
+}
+
 TEST(DaemonLaunch, AProgramThatCannotRunIsSaidAtOnce) {
   const Result<LaunchedDaemon> daemon = LaunchedDaemon::launch("/nowhere/plimsolld", {});
   ASSERT_FALSE(daemon);
