@@ -125,7 +125,6 @@ class Service {
   ProbeRun probe_;
   Metrics metrics_;
   std::int64_t requests_total_ = 0;
-  RouterStats last_stats_;
   TimePoint last_stats_at_;
   std::optional<TimePoint> drain_deadline_;
   bool exiting_ = false;
