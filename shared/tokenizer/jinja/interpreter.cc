@@ -11,6 +11,9 @@ namespace {
 
 constexpr int kDepthMax = 600;  // statements, expressions and macro calls inside each other
 
+// A scope with two or three variables; it may outlive its round as the closure of a macro.
+constexpr std::size_t kScopeBytes = 128;
+
 // Their values come from the model's own files, not from a user.
 constexpr std::array<std::string_view, 4> kTrustedVariables = {"bos_token", "eos_token",
                                                                "pad_token", "unk_token"};
@@ -81,7 +84,7 @@ Status Interpreter::append(const Text& text) {
 }
 
 Scope* Interpreter::enter(Scope* parent) {
-  heap_.charge(1);
+  heap_.spend(kScopeBytes);
   return std::exchange(scope_, &scopes_.emplace_back(Scope{parent, {}}));
 }
 

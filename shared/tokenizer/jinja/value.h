@@ -77,7 +77,7 @@ struct Callable {
 
 struct Limits {
   std::size_t bytes_max = std::size_t{64} << 20;  // of all texts of a run, input included
-  std::size_t steps_max = 20'000'000;
+  std::size_t steps_max = 5'000'000;
 };
 
 class Heap {
@@ -97,6 +97,8 @@ class Heap {
 
   // Counts work; a template may run until exhausted() is true.
   void charge(std::size_t steps) { steps_ += steps; }
+  // Counts memory that lives as long as the run.
+  void spend(std::size_t bytes) { bytes_ += bytes; }
   // Whether so many more bytes are allowed; where not, the run is over.
   bool reserve(std::size_t bytes);
   bool exhausted() const { return bytes_ > limits_.bytes_max || steps_ > limits_.steps_max; }
