@@ -64,8 +64,6 @@ Status Leader::warm_up() {
                      .blocks_count = 1}};
   plan.blocks = {0};
   plan.logit_rows = {static_cast<std::int32_t>(rows - 1)};
-  TRY(run_on_all_ranks(plan));
-  // Once more: the first touches every page of the weights, so its time means nothing.
   const TimePoint begin = now();
   TRY(run_on_all_ranks(plan));
   budget_.observe(rows, now() - begin);
