@@ -43,6 +43,8 @@ class Worker {
   Status run();
   // Last words; frees the peers from waiting for this rank.
   void fail(const Error& error);
+  // Told to end before it was ready; that is no failure.
+  bool is_called_off() const { return is_called_off_; }
 
  private:
   template <typename T>
@@ -75,6 +77,7 @@ class Worker {
   std::unique_ptr<Leader> leader_;
   std::unique_ptr<Follower> follower_;
   std::optional<TimePoint> drain_until_;
+  bool is_called_off_ = false;
   TimePoint reported_{};
 };
 
@@ -90,7 +93,10 @@ Status Worker::run() {
   const Load launch = TRY(await<Load>("Load"));
   launched_ = TRY(read_load(launch));
   if (const auto level = parse_log_level(launched_.options.log_level)) log_level(*level);
+  const TimePoint begin = now();
   TRY(load());
+  LOG_INFO("loaded {} of weights in {:.2f} s", format_bytes(rank_->arena().taken(Term::weights)),
+           to_seconds(now() - begin));
   say(Loaded{rank_->measured()});
   TRY(commit());
   say(Ready{rank_->backend().description()});
@@ -115,7 +121,10 @@ Result<T> Worker::await(const char* what) {
   while (now() < deadline) {
     std::optional<Received> received = control_.receive(kIdleLook);
     if (!received) {
-      if (drain_until_) return unavailable(fmt::format("told to end while waiting for {}", what));
+      if (drain_until_) {
+        is_called_off_ = true;
+        return unavailable(fmt::format("told to end while waiting for {}", what));
+      }
       TRY(check_group());
       continue;
     }
@@ -364,7 +373,7 @@ int run_worker(const WorkerArguments& arguments) {
   }
   Worker worker(arguments, std::move(*control));
   const Status ended = worker.run();
-  if (ended) return 0;
+  if (ended || worker.is_called_off()) return 0;
   worker.fail(ended.error());
   return exit_code(ended.error().code);
 }

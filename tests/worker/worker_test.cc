@@ -69,13 +69,16 @@ class Supervisor {
       EXPECT_EQ(hello.role, "worker");
       EXPECT_EQ(hello.instance, "test");
       workers_.at(static_cast<std::size_t>(hello.rank)).peer = peer;
+    });
+    // Only now, since what comes from one while another is waited for would be passed over.
+    for (std::int64_t rank = 0; rank < tp_; ++rank) {
       Load load;
       load.options = option_set_to_json(options_);
       load.plan = memory_plan_to_json(plan_);
-      load.rank = hello.rank;
-      if (hello.rank == 0) load.request_endpoint = request_endpoint();
-      say(peer, load);
-    });
+      load.rank = rank;
+      if (rank == 0) load.request_endpoint = request_endpoint();
+      say(workers_[static_cast<std::size_t>(rank)].peer, load);
+    }
   }
 
   void say(const std::string& peer, const Message& message) {
@@ -230,6 +233,13 @@ TEST(Worker, LivesFromHelloToDrained) {
     supervisor.say_to_all(Drain{.deadline_ms = 10'000});
     EXPECT_EQ(supervisor.exit_codes(), std::vector<int>(static_cast<std::size_t>(tp), 0));
   }
+}
+
+TEST(Worker, CanBeCalledOffBeforeItIsReady) {
+  Supervisor supervisor(1);
+  ASSERT_NO_FATAL_FAILURE(supervisor.load());
+  supervisor.say_to_all(Drain{.deadline_ms = 1000});
+  EXPECT_EQ(supervisor.exit_codes(), std::vector<int>{0});
 }
 
 TEST(Worker, LeavesWhenAPeerHasDied) {
