@@ -183,6 +183,9 @@ void Cohort::settle(TimePoint now, Actions& out) {
                   [](const Worker& w) { return w.state == WorkerState::ready; })) {
     state_ = CohortState::ready;
     policy_.became_ready(now);
+    if (starts_ > 1) {
+      out.emplace_back(Log{LogLevel::info, fmt::format("replica {}: ready again", setup_.replica)});
+    }
     figures_.window_at = now;
     figures_.step_at = now;
     for (Worker& worker : workers_) worker.last_sign = now;

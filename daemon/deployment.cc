@@ -59,12 +59,15 @@ bool Deployment::has_processes() const {
 Progress Deployment::progress() const {
   Progress sum;
   sum.phase = deployment_state_name(state_);
+  bool is_known = true;
   for (const Cohort& cohort : cohorts_) {
     for (const Worker& worker : cohort.workers()) {
       sum.done += worker.bytes_done;
       sum.total += worker.bytes_total;
+      is_known = is_known && worker.bytes_total > 0;
     }
   }
+  if (!is_known) sum.total = 0;  // a part would be taken for the whole
   return sum;
 }
 

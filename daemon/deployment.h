@@ -57,7 +57,7 @@ class Deployment {
   DeploymentState state() const { return state_; }
   const std::optional<Error>& failure() const { return failure_; }
   bool has_processes() const;
-  // Bytes of weights in memory over all ranks, and to be.
+  // Bytes of weights in memory over all ranks, and to be; a total of 0 until all have said theirs.
   Progress progress() const;
   const LaunchPlan& plan() const { return plan_; }
   const std::vector<Cohort>& cohorts() const { return cohorts_; }

@@ -42,9 +42,9 @@ Actions Supervisor::handle(const Event& event, TimePoint now) {
 
 DeploymentState Supervisor::state() const {
   if (deployment_) return deployment_->state();
-  if (operation_.kind == OperationKind::start && !operation_.is_launched) {
-    return DeploymentState::planned;
-  }
+  const bool is_stop =
+      operation_.kind == OperationKind::none || operation_.kind == OperationKind::stop;
+  if (!is_stop && !failure_) return DeploymentState::planned;
   return failure_ ? DeploymentState::failed : DeploymentState::stopped;
 }
 

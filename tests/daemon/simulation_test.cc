@@ -165,7 +165,7 @@ class Simulation {
 };
 
 TEST(Simulation, InvariantsHoldOnRandomSchedules) {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Simulation(seed).run(120);
     if (::testing::Test::HasFailure()) return;

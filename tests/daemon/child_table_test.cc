@@ -1,0 +1,84 @@
+#include "daemon/child_table.h"
+
+#include <csignal>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include "tests/daemon/temp_folder.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr ChildId kWorker{.kind = ChildId::Kind::worker, .replica = 1, .rank = 2, .incarnation = 3};
+
+class ChildTableTest : public ::testing::Test {
+ protected:
+  void program(const std::string& name, const std::string& script) {
+    const std::filesystem::path path = folder_.path() / name;
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+  ChildTable::Start start(const ChildId& child) const {
+    return {.child = child,
+            .folder = folder_.path(),
+            .control_endpoint = "ipc:///run/x/control",
+            .instance = "abc",
+            .tag = "segment",
+            .fd = 0};
+  }
+  Ending wait(ChildTable& table, const ChildId& child) {
+    pollfd wanted{.fd = table.children().at(child).process.pidfd(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&wanted, 1, 20'000), 1);
+    lines_ = table.read_output(child);
+    return table.reap(child).value_or(Ending{});
+  }
+
+  TempFolder folder_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(ChildTableTest, AWorkerIsToldWhoItIs) {
+  program("plimsoll-worker", "echo $*; echo '2026-01-01T00:00:00.000 I worker 1.2: timed'; exit 7");
+  ChildTable table;
+  const Result<std::int64_t> pid = table.start(start(kWorker));
+  ASSERT_TRUE(pid) << pid.error().message;
+  EXPECT_EQ(table.pids(), std::vector<std::int64_t>{*pid});
+  EXPECT_EQ(wait(table, kWorker).code, 7);
+  ASSERT_EQ(lines_.size(), 2U);
+  EXPECT_EQ(lines_[0],
+            "worker 1.2: --control ipc:///run/x/control --instance abc --replica 1 --rank 2");
+  EXPECT_EQ(lines_[1], "2026-01-01T00:00:00.000 I worker 1.2: timed");
+  EXPECT_TRUE(table.children().empty());
+}
+
+TEST_F(ChildTableTest, ARouterHasNoRank) {
+  const auto arguments = child_arguments(start({.kind = ChildId::Kind::router}));
+  EXPECT_EQ(arguments,
+            (std::vector<std::string>{"--control", "ipc:///run/x/control", "--instance", "abc"}));
+}
+
+TEST_F(ChildTableTest, SignalsToWhoIsGoneAreNothing) {
+  program("plimsoll-worker", "exec sleep 100");
+  ChildTable table;
+  ASSERT_TRUE(table.start(start(kWorker)));
+  ChildId former = kWorker;
+  former.incarnation = 2;
+  table.signal(former, SIGKILL);
+  EXPECT_FALSE(table.reap(kWorker));
+  table.signal(kWorker, SIGTERM);
+  EXPECT_EQ(wait(table, kWorker).code, SIGTERM);
+  table.signal(kWorker, SIGTERM);
+}
+
+TEST_F(ChildTableTest, AMissingProgramIsAnError) {
+  ChildTable table;
+  const Result<std::int64_t> pid = table.start(start(kWorker));
+  ASSERT_FALSE(pid);
+  EXPECT_EQ(pid.error().code, Code::not_found);
+  EXPECT_TRUE(table.children().empty());
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,110 @@
+#include "daemon/cohort.h"
+
+#include <csignal>
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+constexpr TimePoint kStart = TimePoint() + seconds(100);
+
+class CohortTest : public ::testing::Test {
+ protected:
+  CohortTest() { plan_.tp = 2; }
+  Cohort cohort() const {
+    return Cohort({.plan = &plan_, .replica = 3, .runtime = "/run", .seed = 1, .starts_max = 2});
+  }
+  void hello(Cohort& cohort, std::int64_t rank) {
+    Hello words;
+    words.rank = rank;
+    cohort.hello("peer " + std::to_string(rank), words, kStart, out_);
+  }
+  void bring_up(Cohort& cohort, std::int64_t incarnation, TimePoint at) {
+    cohort.start(incarnation, at, out_);
+    for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, at);
+    for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+    for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, at, out_);
+    for (const std::int64_t rank : {0, 1}) cohort.said(rank, Ready{"cpu"}, at, out_);
+  }
+  template <typename A>
+  std::size_t count() const {
+    std::size_t found = 0;
+    for (const Action& action : out_) found += std::holds_alternative<A>(action) ? 1U : 0U;
+    return found;
+  }
+
+  LaunchPlan plan_;
+  Actions out_;
+};
+
+TEST_F(CohortTest, StatesFollowWhatItsRanksSay) {
+  Cohort cohort = this->cohort();
+  EXPECT_EQ(cohort.state(), CohortState::idle);
+  bring_up(cohort, 7, kStart);
+  EXPECT_EQ(cohort.state(), CohortState::ready);
+  EXPECT_EQ(cohort.endpoint(), "ipc:///run/replica-3-7");
+  EXPECT_EQ(cohort.workers()[1].device, "cpu");
+}
+
+TEST_F(CohortTest, TheSegmentIsMadeBeforeTheRanksAndDroppedAfterThem) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  ASSERT_TRUE(std::holds_alternative<CreateSegment>(out_[0]));
+  EXPECT_TRUE(std::holds_alternative<Spawn>(out_[1]));
+  out_.clear();
+  cohort.child_exited(0, {true, SIGKILL}, kStart, out_);
+  EXPECT_EQ(count<AbortSegment>(), 1U);
+  EXPECT_EQ(count<DropSegment>(), 0U);
+  cohort.child_exited(1, {true, SIGKILL}, kStart, out_);
+  EXPECT_EQ(count<DropSegment>(), 1U);
+  EXPECT_EQ(cohort.state(), CohortState::waiting);
+  EXPECT_GT(cohort.retry_at(), kStart);
+  EXPECT_TRUE(cohort.take_cause());
+  EXPECT_FALSE(cohort.take_cause()) << "each cause once";
+}
+
+TEST_F(CohortTest, ReadyBeforeCommitMeansNothing) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  cohort.said(0, Ready{"cpu"}, kStart, out_);
+  cohort.said(1, Ready{"cpu"}, kStart, out_);
+  EXPECT_EQ(cohort.state(), CohortState::loading);
+}
+
+TEST_F(CohortTest, RepeatedProgressIsNoProgress) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  hello(cohort, 0);
+  cohort.said(0, Progress{"loading", 5, 10}, kStart, out_);
+  const auto deadline = cohort.next_deadline();
+  cohort.said(0, Progress{"loading", 5, 10}, kStart + seconds(50), out_);
+  EXPECT_EQ(cohort.next_deadline(), deadline);
+}
+
+TEST_F(CohortTest, TokensASecondComeFromTheDifferenceOfAnswers) {
+  Cohort cohort = this->cohort();
+  bring_up(cohort, 1, kStart);
+  for (int second = 1; second <= 5; ++second) {
+    Pong pong;
+    pong.steps = second;
+    pong.running = 1;
+    pong.generated_tokens = second * 42;
+    cohort.said(0, pong, kStart + seconds(second), out_);
+  }
+  EXPECT_NEAR(cohort.figures().tokens_per_second, 42, 0.01);
+}
+
+TEST_F(CohortTest, ADrainedCohortIsNotStartedAgain) {
+  Cohort cohort = this->cohort();
+  bring_up(cohort, 1, kStart);
+  cohort.drain(milliseconds(500), kStart, out_);
+  cohort.child_exited(0, {false, 0}, kStart, out_);
+  cohort.child_exited(1, {false, 0}, kStart, out_);
+  EXPECT_EQ(cohort.state(), CohortState::idle);
+  EXPECT_EQ(count<Log>(), 0U);
+  EXPECT_FALSE(cohort.next_deadline());
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,66 @@
+#include "daemon/instance_lock.h"
+
+#include <fstream>
+#include <optional>
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include "tests/daemon/temp_folder.h"
+
+namespace plimsoll {
+namespace {
+
+void leave_socket(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  const UniqueFd left(::socket(AF_UNIX, SOCK_STREAM, 0));
+  ASSERT_EQ(::bind(left.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+}
+
+TEST(InstanceLock, ASecondOneNamesTheFirst) {
+  const TempFolder folder;
+  const std::filesystem::path runtime = folder.path() / "run";
+  const Result<InstanceLock> first = InstanceLock::take(runtime);
+  ASSERT_TRUE(first) << first.error().message;
+  const Result<InstanceLock> second = InstanceLock::take(runtime);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::unavailable);
+  EXPECT_NE(second.error().message.find("pid " + std::to_string(::getpid())), std::string::npos);
+}
+
+TEST(InstanceLock, TheFolderIsPrivateAndTheFileGoes) {
+  const TempFolder folder;
+  const std::filesystem::path runtime = folder.path() / "run";
+  {
+    const Result<InstanceLock> lock = InstanceLock::take(runtime);
+    ASSERT_TRUE(lock);
+    struct stat found {};
+    ASSERT_EQ(::stat(runtime.c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777U, 0700U);
+    EXPECT_TRUE(std::filesystem::exists(runtime / "lock"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(runtime / "lock"));
+  EXPECT_TRUE(InstanceLock::take(runtime));
+}
+
+TEST(InstanceLock, LeftSocketsGoAndOtherFilesStay) {
+  const TempFolder folder;
+  leave_socket(folder.path() / "control");
+  leave_socket(folder.path() / "replica-0-3");
+  leave_socket(folder.path() / "somebody-elses");
+  std::ofstream(folder.path() / "replica-notes") << "precious";
+  std::ofstream(folder.path() / "lock") << "12345";  // of a daemon that was killed
+  const Result<InstanceLock> lock = InstanceLock::take(folder.path());
+  ASSERT_TRUE(lock) << lock.error().message;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "control"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "replica-0-3"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "somebody-elses"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "replica-notes"));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,62 @@
+#include "daemon/planner.h"
+
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "tests/daemon/temp_folder.h"
+#include "tests/support/test_data.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(Planner, AModelThatIsMissingIsNotFound) {
+  OptionSet options;
+  options.values.model = "/nowhere/model.gguf";
+  const Result<LaunchPlan> plan = make_launch_plan(options, {});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::not_found);
+  EXPECT_NE(plan.error().message.find("/nowhere/model.gguf"), std::string::npos);
+}
+
+TEST(Planner, ThePlanOfTheDefaultModelNamesItAndCountsItsRanks) {
+  SKIP_WITHOUT(default_model_path());
+  OptionSet options;
+  options.values.model = default_model_path().string();
+  options.values.tp = 2;
+  options.values.dp = 2;
+  options.values.context_length = 512;
+  options.values.max_running_requests = 2;
+  const Result<LaunchPlan> plan = make_launch_plan(options, {});
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->served_model_name, default_model_path().stem().string());
+  EXPECT_EQ(plan->rank_bytes.size(), 4U);
+  EXPECT_EQ(plan->context_length, 512);
+  EXPECT_GT(plan->kv_blocks, 0);
+}
+
+TEST(Planner, APlanThatDoesNotFitIsAnErrorOfItsOwnKind) {
+  SKIP_WITHOUT(default_model_path());
+  OptionSet options;
+  options.values.model = default_model_path().string();
+  options.values.device_memory = 16 * kMiB;
+  const Result<LaunchPlan> plan = make_launch_plan(options, {});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::does_not_fit);
+}
+
+TEST(Planner, OnlyPrivateAndSharedPagesComeBackWhenAProcessEnds) {
+  const TempFolder root;
+  std::filesystem::create_directories(root.path() / "proc/42");
+  std::ofstream(root.path() / "proc/42/smaps_rollup") << "00400000-7fff ---p 0 00:00 0 [rollup]\n"
+                                                         "Rss:             4000 kB\n"
+                                                         "Pss:             3000 kB\n"
+                                                         "Pss_Anon:        1000 kB\n"
+                                                         "Pss_File:        1500 kB\n"
+                                                         "Pss_Shmem:        500 kB\n";
+  EXPECT_EQ(releasable_bytes(42, root.path()), 1500 * kKiB);
+  EXPECT_EQ(releasable_bytes(43, root.path()), 0);
+}
+
+}  // namespace
+}  // namespace plimsoll
