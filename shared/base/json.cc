@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -53,7 +54,7 @@ class Builder : public nlohmann::json_sax<Library> {
     } else if (open_.back().is_array()) {
       open_.back().push(std::move(value));
     } else {
-      open_.back().set(keys_.back(), std::move(value));
+      open_.back().as_object().emplace_back(std::move(keys_.back()), std::move(value));
     }
     return true;
   }
@@ -66,10 +67,28 @@ class Builder : public nlohmann::json_sax<Library> {
     keys_.emplace_back();
     return true;
   }
+  // At the place of the first, with the value of the last. Linear in the number of members: a body
+  // may have a million of them.
+  static void keep_last_of_each_key(Json::Object& members) {
+    std::unordered_map<std::string_view, std::size_t> places;
+    places.reserve(members.size());
+    Json::Object kept;
+    kept.reserve(members.size());
+    for (auto& [key, value] : members) {
+      const auto [place, is_new] = places.try_emplace(key, kept.size());
+      if (is_new) {
+        kept.emplace_back(key, std::move(value));
+      } else {
+        kept[place->second].second = std::move(value);
+      }
+    }
+    members = std::move(kept);
+  }
   bool close() {
     Json done = std::move(open_.back());
     open_.pop_back();
     keys_.pop_back();
+    if (done.is_object()) keep_last_of_each_key(done.as_object());
     return add(std::move(done));
   }
 
@@ -116,7 +135,11 @@ Library to_library(const Json& value) {
     return out;
   }
   Library out = Library::object();
-  for (const auto& [key, member] : value.as_object()) out[key] = to_library(member);
+  // The library's own insertion looks for the key first, one by one; keys here are distinct.
+  std::vector<Library::object_t::value_type>& members = out.get_ref<Library::object_t&>();
+  for (const auto& [key, member] : value.as_object()) {
+    members.emplace_back(key, to_library(member));
+  }
   return out;
 }
 

@@ -104,3 +104,20 @@ TEST(Json, MessagePackThatLiesAboutItsLengthIsRefused) {
 
 }  // namespace
 }  // namespace plimsoll
+
+namespace plimsoll {
+namespace {
+
+TEST(Json, AnObjectOfAHundredThousandKeysIsReadAndPrintedInLinearTime) {
+  std::string text = "{\"k0\":0";
+  for (int i = 1; i < 100'000; ++i) text += ",\"k" + std::to_string(i) + "\":" + std::to_string(i);
+  text += ",\"k7\":-7}";
+  const Result<Json> json = parse_json(text);
+  ASSERT_TRUE(json);
+  EXPECT_EQ(json->as_object().size(), 100'000U);
+  EXPECT_EQ(json->find("k7")->as_int(), -7);
+  EXPECT_EQ(*parse_json(dump_json(*json)), *json);
+}
+
+}  // namespace
+}  // namespace plimsoll
