@@ -52,7 +52,7 @@ void expect_draws_like(const std::vector<float>& logits, const Sampling& samplin
   Sampler sampler(kVocab);
   const auto expected = reference_distribution(logits, sampling);
   std::vector<double> counts(kVocab, 0);
-  constexpr int kDraws = 6'000;
+  constexpr int kDraws = 2'000;
   for (int i = 0; i < kDraws; ++i) {
     const auto token = sampler.sample(logits, {.sampling = sampling, .output = {}, .position = i});
     ASSERT_TRUE(token);

@@ -348,14 +348,14 @@ class Storm {
 
 TEST(Scheduler, ThousandsOfRandomStepsKeepEveryPromise) {
   std::int64_t preemptions = 0;
-  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Storm storm(seed);
     storm.run();
     preemptions += storm.preemptions();
     if (testing::Test::HasFailure()) return;
   }
-  EXPECT_GT(preemptions, 50);
+  EXPECT_GT(preemptions, 20);
 }
 
 }  // namespace
