@@ -19,7 +19,7 @@ struct Avx512 {
   using I = __m512i;
   using F = __m512;
   static constexpr int kLanes = 16;
-  static constexpr int kPanelTokens = 12;
+  static constexpr int kPanelTokens = 8;
   static constexpr bool kMultipliesSignedWeights = false;
 
   static I load(const std::byte* p) { return _mm512_loadu_si512(p); }

@@ -23,7 +23,7 @@ namespace plimsoll {
 
 constexpr int kTileRows = 16;
 static_assert(kTileRows == kPackedRows);
-constexpr int kPanelTokensMax = 12;
+constexpr int kPanelTokensMax = 8;
 constexpr std::int64_t kInt8BlockBytes = 44;  // of one token and 32 columns
 
 // One row of activations and how it is normed: x[c] = row[c] * rms * weight[c]; weight nullptr: x =
