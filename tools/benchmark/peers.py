@@ -24,7 +24,8 @@ def run_peer(model, threads, test, tokens, flash):
     """One measurement of llama.cpp, as llama-bench makes it: a warm-up, then tokens per second."""
     import llama_cpp
 
-    llama_cpp.llama_log_set(llama_cpp.llama_log_callback(lambda *_: None), ctypes.c_void_p(0))
+    silent = llama_cpp.llama_log_callback(lambda *_: None)  # named, so that it lives as long as it is called
+    llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
     handle = llama_cpp.llama_model_load_from_file(str(model).encode(), llama_cpp.llama_model_default_params())
     params = llama_cpp.llama_context_default_params()
