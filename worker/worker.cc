@@ -105,7 +105,7 @@ Status Worker::run() {
 
 void Worker::fail(const Error& error) {
   if (error.code == Code::unavailable) {
-    LOG_INFO("ends: {}", error.message);
+    LOG_DEBUG("ends: {}", error.message);  // a peer's death is the daemon's to tell, once
   } else {
     LOG_ERROR("{}", error.message);
   }
