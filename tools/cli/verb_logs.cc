@@ -1,16 +1,21 @@
 #include <charconv>
+#include <filesystem>
 #include <ostream>
 
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "tools/cli/daemon_client.h"
+#include "tools/cli/json_view.h"
 #include "tools/cli/log_tail.h"
+#include "tools/cli/operation.h"
 #include "tools/cli/verb.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::size_t kLinesDefault = 100;
+constexpr seconds kTimeout{10};
 
 void print(const Invocation& call, const std::string& text) {
   if (!call.line.json) {
@@ -21,6 +26,17 @@ void print(const Invocation& call, const std::string& text) {
     if (line.empty()) continue;
     call.console.out << dump_json(Json::object({{"line", line}})) << std::endl;
   }
+}
+
+// A running daemon knows best; it may have been given another state folder than this call.
+std::filesystem::path log_path(const Invocation& call) {
+  const std::filesystem::path usual = state_folder(call.options.values) / "plimsolld.log";
+  if (!is_daemon_running(call)) return usual;
+  Result<DaemonClient> client = DaemonClient::connect(runtime_of(call));
+  if (!client) return usual;
+  const Result<Reply> reply = client->ask({.verb = "logs", .arguments = Json::object()}, kTimeout);
+  if (!reply) return usual;
+  return text_at(reply->result, {"log_file"}, usual.string());
 }
 
 }  // namespace
@@ -35,7 +51,7 @@ Result<int> run_logs(const Invocation& call) {
       return kExitUsage;
     }
   }
-  Result<LogTail> log = LogTail::open(state_folder(call.options.values) / "plimsolld.log");
+  Result<LogTail> log = LogTail::open(log_path(call));
   if (!log && log.error().code == Code::not_found) {
     call.console.err << fmt::format(
         "plimsoll logs: nothing has been logged yet: {} (--state-dir names another instance)\n",

@@ -194,6 +194,16 @@ TEST_F(Cli, LogsShowTheLastLines) {
   EXPECT_EQ(run({"logs", "-n", "1", "--json"}).out, "{\"line\":\"three\"}\n");
 }
 
+TEST_F(Cli, LogsOfARunningDaemonAreWhereItSays) {
+  const std::filesystem::path path = folder_.path() / "elsewhere.log";
+  std::ofstream(path) << "here\n";
+  const FakeDaemon daemon(runtime(), [&](const Command&) {
+    return Reply{
+        .exit_code = 0, .message = "", .result = Json::object({{"log_file", path.string()}})};
+  });
+  EXPECT_EQ(run({"logs"}).out, "here\n");
+}
+
 std::string event(const std::string& data) { return "data: " + data + "\n\n"; }
 
 TEST_F(Cli, ChatStreamsTheAnswerAndSaysHowFastItWas) {
