@@ -10,12 +10,18 @@ Readiness readiness(const Dispatcher& dispatcher, bool draining) {
   const std::int64_t ready_count = dispatcher.table().ready_count();
   const auto count = static_cast<std::int64_t>(dispatcher.table().replicas().size());
   Readiness out;
-  out.ready = ready_count > 0 && !draining;
+  // A replica may be ready before the daemon's test request has proved the deployment.
+  const bool serving = dispatcher.deployment_state() == "serving";
+  out.ready = serving && ready_count > 0 && !draining;
   Json reason;
   if (draining) {
     reason = "draining: running requests finish, new ones are refused";
+  } else if (!out.ready && !dispatcher.reason().empty()) {
+    reason = dispatcher.reason();
   } else if (ready_count == 0) {
-    reason = dispatcher.reason().empty() ? std::string("no replica is ready") : dispatcher.reason();
+    reason = "no replica is ready";
+  } else if (!serving) {
+    reason = "the deployment is " + dispatcher.deployment_state();
   }
   out.body = Json::object({{"status", out.ready ? "ok" : "unavailable"},
                            {"deployment", dispatcher.deployment_state()},

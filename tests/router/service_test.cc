@@ -202,6 +202,21 @@ TEST_F(ServiceTest, AProbeAsksEveryReadyReplica) {
   EXPECT_TRUE(said_.empty());
 }
 
+TEST_F(ServiceTest, AProbeRunsWhileHealthStillWaitsForIt) {
+  service_.daemon_message(Replicas{"warming", "", {{0, "ready", "ipc://x", 1}}}, time_);
+  take();
+  EXPECT_EQ(get("/health").status, 503);
+  EXPECT_EQ(get("/readyz").status, 503);
+  service_.daemon_message(Probe{3}, time_);
+  take();
+  ASSERT_EQ(sent_.size(), 1U);
+  tokens(sent_[0].id, "x", "length");
+  ASSERT_EQ(said_.size(), 1U);
+  EXPECT_TRUE(std::get<ProbeResult>(said_[0]).ok);
+  ready();
+  EXPECT_EQ(get("/readyz").status, 200);
+}
+
 TEST_F(ServiceTest, AProbeWithoutReplicasFailsAtOnce) {
   service_.daemon_message(Probe{3}, time_);
   take();

@@ -28,6 +28,22 @@ TEST(Health, SaysWhyItIsNot) {
   EXPECT_FALSE(readiness(with({}, "serving"), false).ready);
 }
 
+// The daemon's test request is what proves a deployment; a ready replica alone does not.
+TEST(Health, IsNotReadyBeforeTheDeploymentServes) {
+  for (const char* state : {"loading", "warming", "draining", "failed"}) {
+    const Readiness early = readiness(with({{0, "ready", "ipc://x", 1}}, state), false);
+    EXPECT_FALSE(early.ready) << state;
+    EXPECT_EQ(early.body.find("status")->as_string(), "unavailable");
+    EXPECT_EQ(early.body.find("reason")->as_string(), std::string("the deployment is ") + state);
+  }
+}
+
+TEST(Health, StaysReadyWhileAnotherReplicaRestarts) {
+  EXPECT_TRUE(
+      readiness(with({{0, "ready", "ipc://x", 1}, {1, "restarting", "", 2}}, "serving"), false)
+          .ready);
+}
+
 TEST(Health, IsNotReadyWhileItDrains) {
   EXPECT_FALSE(readiness(with({{0, "ready", "ipc://x", 1}}, "serving"), true).ready);
 }
