@@ -73,12 +73,20 @@ std::vector<std::string> ChildTable::read_output(const ChildId& child) {
   return lines;
 }
 
-std::optional<Ending> ChildTable::reap(const ChildId& child) {
+std::optional<ChildTable::Ended> ChildTable::reap(const ChildId& child) {
   const auto found = children_.find(child);
   if (found == children_.end()) return std::nullopt;
-  std::optional<Ending> ending = found->second.process.reap();
-  if (ending) children_.erase(found);
-  return ending;
+  const std::optional<Ending> ending = found->second.process.reap();
+  if (!ending) return std::nullopt;
+  // It has written nothing after its end, but maybe after the last look at its pipe.
+  Ended ended{*ending, read_output(child)};
+  if (!found->second.is_silent) {  // a process of its own holds the pipe
+    for (const std::string& line : found->second.lines.finish()) {
+      ended.lines.push_back(named(child, line));
+    }
+  }
+  children_.erase(found);
+  return ended;
 }
 
 std::vector<std::int64_t> ChildTable::pids() const {

@@ -35,8 +35,12 @@ class ChildTable {
   void signal(const ChildId& child, int number) const;
   // Whole lines of its output so far, each with its name where it has no time of its own.
   std::vector<std::string> read_output(const ChildId& child);
-  // How it ended, and then it is no longer in the table. Its last lines were to be read before.
-  std::optional<Ending> reap(const ChildId& child);
+  // How it ended, and what it still said before; then it is no longer in the table.
+  struct Ended {
+    Ending ending;
+    std::vector<std::string> lines;
+  };
+  std::optional<Ended> reap(const ChildId& child);
 
   const std::map<ChildId, Child>& children() const { return children_; }
   std::vector<std::int64_t> pids() const;

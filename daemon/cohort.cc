@@ -140,6 +140,10 @@ void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Acti
   }
   if (const auto* progress = std::get_if<Progress>(&message)) {
     if (worker.state == WorkerState::planned) worker.state = WorkerState::loading;
+    if (progress->phase == "warming") {  // its bytes are no longer those of weights
+      worker.last_sign = now;
+      return;
+    }
     // Only what moves counts: a worker that repeats itself is stuck.
     if (progress->done != worker.bytes_done || worker.bytes_total == 0) worker.last_sign = now;
     worker.bytes_done = progress->done;
@@ -263,6 +267,7 @@ void Cohort::kill_all(int signal, Actions& out) {
 // The last process is gone.
 void Cohort::buried(TimePoint now, Actions& out) {
   out.emplace_back(DropSegment{setup_.replica, incarnation_});
+  figures_ = {};  // nothing runs there any more
   if (is_ended_) {
     state_ = CohortState::idle;
     return;

@@ -157,11 +157,13 @@ void Daemon::take_signals() {
 void Daemon::take_output() {
   std::vector<ChildId> ids;
   for (const auto& [id, child] : children_.children()) ids.push_back(id);
-  for (const ChildId& id : ids) {
-    for (const std::string& line : children_.read_output(id)) {
-      (void)std::fprintf(stderr, "%s\n", line.c_str());  // without a terminal, the file has it
-      parts_.log_file.line(line);
-    }
+  for (const ChildId& id : ids) write_lines(children_.read_output(id));
+}
+
+void Daemon::write_lines(const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    (void)std::fprintf(stderr, "%s\n", line.c_str());  // without a terminal, the file has it
+    parts_.log_file.line(line);
   }
 }
 
@@ -170,7 +172,10 @@ void Daemon::take_endings() {
   for (const auto& [id, child] : children_.children()) ids.push_back(id);
   for (const ChildId& id : ids) {
     if (exit_code_) return;
-    if (const std::optional<Ending> ending = children_.reap(id)) handle(ChildExited{id, *ending});
+    const std::optional<ChildTable::Ended> ended = children_.reap(id);
+    if (!ended) continue;
+    write_lines(ended->lines);
+    handle(ChildExited{id, ended->ending});
   }
 }
 

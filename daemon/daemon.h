@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "daemon/child_table.h"
 #include "daemon/instance_lock.h"
@@ -55,6 +56,7 @@ class Daemon {
   bool take_messages();  // whether there may be more
   void take_signals();
   void take_output();
+  void write_lines(const std::vector<std::string>& lines);
   void take_endings();
   void handle(Event event);
 

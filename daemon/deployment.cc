@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "shared/control/codec.h"
+
 namespace plimsoll {
 namespace {
 
@@ -27,10 +29,12 @@ const char* deployment_state_name(DeploymentState state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-Deployment::Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations)
+Deployment::Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations,
+                       Strangers& strangers)
     : plan_(std::move(plan)),
       setup_(std::move(setup)),
       incarnations_(incarnations),
+      strangers_(strangers),
       router_({.plan = &plan_, .seed = setup_.seed, .starts_max = setup_.starts_max}) {
   for (std::int64_t replica = 0; replica < plan_.dp; ++replica) {
     cohorts_.emplace_back(
@@ -60,11 +64,16 @@ Progress Deployment::progress() const {
   Progress sum;
   sum.phase = deployment_state_name(state_);
   bool is_known = true;
+  std::size_t rank = 0;  // of all
   for (const Cohort& cohort : cohorts_) {
     for (const Worker& worker : cohort.workers()) {
+      // What a rank says itself counts; before that, what was planned for it.
+      Bytes total = worker.bytes_total;
+      if (total == 0 && rank < plan_.weight_bytes.size()) total = plan_.weight_bytes[rank];
       sum.done += worker.bytes_done;
-      sum.total += worker.bytes_total;
-      is_known = is_known && worker.bytes_total > 0;
+      sum.total += total;
+      is_known = is_known && total > 0;
+      ++rank;
     }
   }
   if (!is_known) sum.total = 0;  // a part would be taken for the whole
@@ -133,6 +142,7 @@ std::optional<ChildId> Deployment::hello(const std::string& peer, const Hello& h
     return other.kind == child.kind && other.replica == child.replica && other.rank == child.rank;
   });
   peers_[peer] = child;
+  strangers_.acquaint(peer);
   return child;
 }
 
@@ -141,6 +151,7 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
   if (const auto* words = std::get_if<Hello>(&message)) {
     const std::optional<ChildId> child = hello(peer, *words);
     if (!child) {
+      if (!strangers_.is_news(peer)) return;
       out.emplace_back(Log{LogLevel::warning,
                            fmt::format("refused a hello of process {}, which is no {} of this "
                                        "deployment",
@@ -153,7 +164,14 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
     return settle(now, out);
   }
   const auto known = peers_.find(peer);
-  if (known == peers_.end()) return;
+  if (known == peers_.end()) {
+    if (!strangers_.is_news(peer)) return;
+    out.emplace_back(Log{LogLevel::warning,
+                         fmt::format("control: dropped a '{}' of an unknown process, and will drop "
+                                     "what else it says",
+                                     message_type(message))});
+    return;
+  }
   if (known->second.kind == ChildId::Kind::router) {
     if (known->second.incarnation != router_.incarnation()) return;
     router_.said(message, now, out);
@@ -276,7 +294,8 @@ void Deployment::probe_result(const ProbeResult& result, TimePoint now, Actions&
 
 // The table of replicas, whenever it or the router has changed.
 void Deployment::publish(Actions& out) {
-  if (router_.state() != RouterState::listening) return;
+  const bool is_draining = router_.state() == RouterState::draining && !router_.peer().empty();
+  if (router_.state() != RouterState::listening && !is_draining) return;
   Replicas table;
   table.deployment_state = deployment_state_name(state_);
   if (stop_phase_ != StopPhase::none) {
@@ -311,6 +330,10 @@ void Deployment::set_live(const OptionSet& options, Json options_json, Actions& 
 
 void Deployment::signal_all(int signal, TimePoint now, Actions& out) {
   router_.end(signal, out);
+  signal_workers(signal, now, out);
+}
+
+void Deployment::signal_workers(int signal, TimePoint now, Actions& out) {
   for (Cohort& cohort : cohorts_) cohort.end(signal, now, out);
 }
 
@@ -319,12 +342,17 @@ void Deployment::fail(Error error, TimePoint now, Actions& out) {
   terminate(now, out);
 }
 
-// Without waiting for requests.
+// Without waiting for requests: whoever waits for one is told by the router, which then leaves.
 void Deployment::terminate(TimePoint now, Actions& out) {
   state_ = DeploymentState::draining;
   stop_phase_ = StopPhase::terminated;
   stop_at_ = now + kTerminateTime;
-  signal_all(SIGTERM, now, out);
+  if (router_.state() == RouterState::listening) {
+    router_.drain(milliseconds(0), out);
+    signal_workers(SIGTERM, now, out);
+  } else {
+    signal_all(SIGTERM, now, out);
+  }
   settle_stop(now, out);
 }
 
@@ -349,6 +377,8 @@ void Deployment::kill(TimePoint now, Actions& out) {
 }
 
 void Deployment::settle_stop(TimePoint now, Actions& out) {
+  // A replica that dies now is not started again: its requests must not wait for the deadline.
+  if (stop_phase_ == StopPhase::router && router_.has_process()) publish(out);
   if (stop_phase_ == StopPhase::router && !router_.has_process()) {
     stop_phase_ = StopPhase::workers;
     stop_at_ = std::min(stop_at_, now + kLeaveTime);

@@ -15,6 +15,7 @@
 #include "daemon/cohort.h"
 #include "daemon/events.h"
 #include "daemon/router_child.h"
+#include "daemon/strangers.h"
 
 namespace plimsoll {
 
@@ -36,8 +37,8 @@ class Deployment {
     std::uint64_t seed = 0;
     int starts_max = 5;  // of each replica, before it has been ready
   };
-  // `incarnations` is the daemon's counter.
-  Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations);
+  // `incarnations` is the daemon's counter; it and `strangers` outlive the deployment.
+  Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations, Strangers& strangers);
   Deployment(const Deployment&) = delete;
   Deployment& operator=(const Deployment&) = delete;
 
@@ -57,7 +58,7 @@ class Deployment {
   DeploymentState state() const { return state_; }
   const std::optional<Error>& failure() const { return failure_; }
   bool has_processes() const;
-  // Bytes of weights in memory over all ranks, and to be; a total of 0 until all have said theirs.
+  // Bytes of weights in memory over all ranks, and to be.
   Progress progress() const;
   const LaunchPlan& plan() const { return plan_; }
   const std::vector<Cohort>& cohorts() const { return cohorts_; }
@@ -79,6 +80,7 @@ class Deployment {
   void fail(Error error, TimePoint now, Actions& out);
   void terminate(TimePoint now, Actions& out);
   void signal_all(int signal, TimePoint now, Actions& out);
+  void signal_workers(int signal, TimePoint now, Actions& out);
   void note_faults(TimePoint now);
   bool all_ready() const;
   void publish(Actions& out);
@@ -86,6 +88,7 @@ class Deployment {
   LaunchPlan plan_;
   Setup setup_;
   std::int64_t& incarnations_;
+  Strangers& strangers_;
   std::vector<Cohort> cohorts_;
   RouterChild router_;
   std::map<std::string, ChildId> peers_;

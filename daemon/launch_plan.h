@@ -21,7 +21,8 @@ struct LaunchPlan {
   Blocks kv_blocks = 0;
   Tokens context_length = 0;
   std::string served_model_name;
-  std::vector<Bytes> rank_bytes;  // planned; replica by replica, rank by rank
+  std::vector<Bytes> rank_bytes;    // planned; replica by replica, rank by rank
+  std::vector<Bytes> weight_bytes;  // the weights' part of it
   std::vector<std::string> notes;
 };
 

@@ -59,7 +59,10 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   if (launch.served_model_name.empty()) {
     launch.served_model_name = std::filesystem::path(model).stem().string();
   }
-  for (const RankPlan& rank : plan.ranks) launch.rank_bytes.push_back(rank.total());
+  for (const RankPlan& rank : plan.ranks) {
+    launch.rank_bytes.push_back(rank.total());
+    launch.weight_bytes.push_back(rank.bytes(Term::weights));
+  }
   launch.notes = plan.decisions.notes;
   return launch;
 }

@@ -25,7 +25,9 @@ void RestartPolicy::became_ready(TimePoint now) {
 }
 
 std::optional<Duration> RestartPolicy::next_delay(Code cause, TimePoint now) {
-  if (is_permanent(cause)) return std::nullopt;
+  // What has fitted before fits again when others give their memory back.
+  const bool may_fit = cause == Code::does_not_fit && was_ever_ready_;
+  if (is_permanent(cause) && !may_fit) return std::nullopt;
   if (ready_since_ && now - *ready_since_ >= kHealthyAfter) failures_ = 0;
   ready_since_.reset();
   ++failures_;

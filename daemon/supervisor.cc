@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/control/codec.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Duration kExtendEvery = seconds(1);
 constexpr Duration kExtendBy = seconds(60);
+// What ends processes that ignore the deadline of a stop takes less than that.
+constexpr Duration kStopMargin = seconds(10);
+// A terminal's Ctrl-C and the SIGTERM of whoever started plimsolld are one wish.
+constexpr Duration kSameWish = seconds(1);
 constexpr std::int64_t kPercentStep = 25;  // between two lines about loading
 // A reconfiguration has something to go back to, so its new generation gets no second try.
 constexpr int kStartsMax = 5;
@@ -144,7 +149,7 @@ void Supervisor::create_deployment(TimePoint now) {
       .runtime = setup_.runtime,
       .seed = setup_.seed + static_cast<std::uint64_t>(generation_) * 1000,
       .starts_max = can_go_back ? kStartsMaxWithPrevious : kStartsMax};
-  deployment_ = std::make_unique<Deployment>(*operation_.plan, setup, incarnations_);
+  deployment_ = std::make_unique<Deployment>(*operation_.plan, setup, incarnations_, strangers_);
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   reported_percent_ = -1;
   extended_at_ = now;
@@ -168,12 +173,22 @@ void Supervisor::on(const Received& event, TimePoint now) {
     command(event.peer, *words, now);
   } else if (deployment_) {
     deployment_->said(event.peer, event.message, now, out_);
+  } else if (strangers_.is_news(event.peer)) {
+    log(LogLevel::warning, fmt::format("control: dropped a '{}' of an unknown process, and will "
+                                       "drop what else it says",
+                                       message_type(event.message)));
   }
 }
 
 void Supervisor::on(const StopSignal&, TimePoint now) {
   if (operation_.kind == OperationKind::stop && operation_.ends_daemon) {
     if (!deployment_) return;
+    if (!operation_.signalled_at) {
+      operation_.signalled_at = now;
+      log(LogLevel::info, "the stop is under way; another signal ends all processes at once");
+      return;
+    }
+    if (now - *operation_.signalled_at < kSameWish) return;
     log(LogLevel::warning, "asked to stop again: ending all processes at once");
     return deployment_->kill(now, out_);
   }
@@ -182,7 +197,10 @@ void Supervisor::on(const StopSignal&, TimePoint now) {
   }
   if (operation_.kind == OperationKind::none) begin_operation(OperationKind::stop, now);
   operation_.ends_daemon = true;
-  out_.emplace_back(Notify{.is_stopping = true, .status = "stopping"});
+  operation_.signalled_at = now;
+  out_.emplace_back(Notify{.is_stopping = true,
+                           .status = "stopping",
+                           .extend = options_.values.shutdown_timeout + kStopMargin});
   begin_stop(now);
 }
 
@@ -298,26 +316,27 @@ void Supervisor::exit(int code) {
   out_.emplace_back(Exit{code});
 }
 
+void Supervisor::report_loading(TimePoint now) {
+  const Progress progress = deployment_->progress();
+  if (progress.total <= 0) return;
+  const std::int64_t percent = progress.done * 100 / progress.total;
+  if (percent < reported_percent_) reported_percent_ = -1;  // loaded once more, after a death
+  const std::string line =
+      fmt::format("loading: {} % of {}", percent, format_bytes(progress.total));
+  if (percent / kPercentStep > reported_percent_ / kPercentStep || reported_percent_ < 0) {
+    log(LogLevel::info, line);
+  }
+  if (percent > reported_percent_ && now - extended_at_ >= kExtendEvery) {
+    extended_at_ = now;
+    out_.emplace_back(Notify{.status = line, .extend = kExtendBy});
+  }
+  reported_percent_ = percent;
+}
+
 // One line, one record and one word to the service manager for each change that people care about.
 void Supervisor::report(TimePoint now) {
   const DeploymentState state = this->state();
-  const bool is_loading = state == DeploymentState::loading && deployment_ != nullptr;
-  if (is_loading) {
-    const Progress progress = deployment_->progress();
-    if (progress.total > 0) {
-      const std::int64_t percent = progress.done * 100 / progress.total;
-      const std::string line =
-          fmt::format("loading: {} % of {}", percent, format_bytes(progress.total));
-      if (percent / kPercentStep > reported_percent_ / kPercentStep || reported_percent_ < 0) {
-        log(LogLevel::info, line);
-      }
-      if (percent > reported_percent_ && now - extended_at_ >= kExtendEvery) {
-        extended_at_ = now;
-        out_.emplace_back(Notify{.status = line, .extend = kExtendBy});
-      }
-      reported_percent_ = std::max(reported_percent_, percent);
-    }
-  }
+  if (state == DeploymentState::loading && deployment_) report_loading(now);
   if (state == reported_) return;
   reported_ = state;
   out_.emplace_back(SaveState{});

@@ -13,6 +13,7 @@
 
 #include "daemon/deployment.h"
 #include "daemon/events.h"
+#include "daemon/strangers.h"
 #include "shared/options/option_diff.h"
 
 namespace plimsoll {
@@ -67,6 +68,7 @@ class Supervisor {
     bool ends_daemon = false;
     int exit_code = 0;
     TimePoint since;
+    std::optional<TimePoint> signalled_at;  // by the signal that began or joined a stop
   };
 
   void on(const Begin& event, TimePoint now);
@@ -95,6 +97,7 @@ class Supervisor {
   void launch(TimePoint now);
   void create_deployment(TimePoint now);
   void begin_stop(TimePoint now);
+  void report_loading(TimePoint now);
   void settle(TimePoint now);
   void deployment_gone(TimePoint now);
   void target_failed(const Error& error, TimePoint now);
@@ -105,7 +108,8 @@ class Supervisor {
   void log(LogLevel level, std::string line) { out_.emplace_back(Log{level, std::move(line)}); }
 
   Setup setup_;
-  OptionSet options_;  // of the present generation, or of the next start
+  Strangers strangers_;  // outlives the deployment
+  OptionSet options_;    // of the present generation, or of the next start
   std::unique_ptr<Deployment> deployment_;
   std::optional<Error> failure_;  // of the last deployment, when it has failed
   std::optional<LastFault> last_fault_;

@@ -31,8 +31,11 @@ class ChildTableTest : public ::testing::Test {
   Ending wait(ChildTable& table, const ChildId& child) {
     pollfd wanted{.fd = table.children().at(child).process.pidfd(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(::poll(&wanted, 1, 20'000), 1);
-    lines_ = table.read_output(child);
-    return table.reap(child).value_or(Ending{});
+    // Read only now: what a child says with its last breath lies in its pipe.
+    const std::optional<ChildTable::Ended> ended = table.reap(child);
+    if (!ended) return {};
+    lines_ = ended->lines;
+    return ended->ending;
   }
 
   TempFolder folder_;
@@ -70,6 +73,15 @@ TEST_F(ChildTableTest, SignalsToWhoIsGoneAreNothing) {
   table.signal(kWorker, SIGTERM);
   EXPECT_EQ(wait(table, kWorker).code, SIGTERM);
   table.signal(kWorker, SIGTERM);
+}
+
+TEST_F(ChildTableTest, TheLastWordsOfADeadChildAreKeptAlthoughAnotherHoldsItsPipe) {
+  program("plimsoll-worker", "sleep 20 & echo first; printf 'terminate called'; kill -ABRT $$");
+  ChildTable table;
+  ASSERT_TRUE(table.start(start(kWorker)));
+  EXPECT_EQ(wait(table, kWorker).code, SIGABRT);
+  EXPECT_EQ(lines_,
+            (std::vector<std::string>{"worker 1.2: first", "worker 1.2: terminate called"}));
 }
 
 TEST_F(ChildTableTest, AMissingProgramIsAnError) {

@@ -93,6 +93,11 @@ TEST_F(CohortTest, TokensASecondComeFromTheDifferenceOfAnswers) {
     cohort.said(0, pong, kStart + seconds(second), out_);
   }
   EXPECT_NEAR(cohort.figures().tokens_per_second, 42, 0.01);
+  for (const std::int64_t rank : {0, 1}) {
+    cohort.child_exited(rank, {true, SIGKILL}, kStart + seconds(6), out_);
+  }
+  EXPECT_EQ(cohort.figures().tokens_per_second, 0) << "of a dead replica";
+  EXPECT_EQ(cohort.figures().last.running, 0);
 }
 
 TEST_F(CohortTest, ADrainedCohortIsNotStartedAgain) {

@@ -37,7 +37,8 @@ class DeploymentTest : public ::testing::Test {
   }
 
   std::int64_t incarnations_ = 0;
-  Deployment deployment_{plan(), {.instance = "i", .runtime = "/run"}, incarnations_};
+  Strangers strangers_;
+  Deployment deployment_{plan(), {.instance = "i", .runtime = "/run"}, incarnations_, strangers_};
   Actions out_;
 };
 
@@ -58,9 +59,36 @@ TEST_F(DeploymentTest, TheTotalIsUnknownUntilEveryRankHasSaidItsOwn) {
   EXPECT_EQ(deployment_.progress().done, 7);
 }
 
-TEST_F(DeploymentTest, AHelloWithAnothersPidIsRefused) {
+TEST(DeploymentProgress, TheTotalIsThePlansFromTheStart) {
+  LaunchPlan plan;
+  plan.dp = 2;
+  plan.weight_bytes = {10, 30};
+  std::int64_t incarnations = 0;
+  Strangers strangers;
+  Deployment deployment(plan, {.instance = "i", .runtime = "/run"}, incarnations, strangers);
+  Actions out;
+  deployment.start(kStart, out);
+  EXPECT_EQ(deployment.progress().total, 40);
+  deployment.child_started({.replica = 0, .incarnation = 1}, 11, kStart, out);
+  Hello hello;
+  hello.role = "worker";
+  hello.instance = "i";
+  hello.pid = 11;
+  deployment.said("a", hello, kStart, out);
+  deployment.said("a", Progress{"loading", 10, 10}, kStart, out);
+  deployment.said("a", Loaded{}, kStart, out);
+  deployment.said("a", Progress{"warming", 0, 1}, kStart, out);
+  EXPECT_EQ(deployment.progress().total, 40) << "what a rank warms up is no weights";
+  EXPECT_EQ(deployment.progress().done, 10);
+}
+
+TEST_F(DeploymentTest, AHelloWithAnothersPidIsRefusedAndAPeerIsWarnedAboutOnce) {
   start();
+  out_.clear();
   hello("a", "worker", 0, 12);
+  hello("a", "worker", 0, 12);
+  deployment_.said("a", Loaded{}, kStart, out_);
+  EXPECT_EQ(out_.size(), 1U);
   EXPECT_EQ(deployment_.cohorts()[0].workers()[0].peer, "");
   EXPECT_EQ(deployment_.cohorts()[1].workers()[0].peer, "");
 }

@@ -31,6 +31,9 @@ TEST(Planner, ThePlanOfTheDefaultModelNamesItAndCountsItsRanks) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->served_model_name, default_model_path().stem().string());
   EXPECT_EQ(plan->rank_bytes.size(), 4U);
+  ASSERT_EQ(plan->weight_bytes.size(), 4U);
+  EXPECT_GT(plan->weight_bytes[3], 0);
+  EXPECT_LT(plan->weight_bytes[3], plan->rank_bytes[3]);
   EXPECT_EQ(plan->context_length, 512);
   EXPECT_GT(plan->kv_blocks, 0);
 }

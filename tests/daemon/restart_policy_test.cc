@@ -8,11 +8,18 @@ namespace {
 constexpr TimePoint kStart = TimePoint() + seconds(100);
 
 TEST(RestartPolicy, BadInputIsNeverRetried) {
-  for (const Code code : {Code::invalid, Code::not_found, Code::does_not_fit, Code::corrupt}) {
+  for (const Code code : {Code::invalid, Code::not_found, Code::corrupt}) {
     RestartPolicy policy(1, 5);
     policy.became_ready(kStart);
     EXPECT_FALSE(policy.next_delay(code, kStart)) << code_name(code);
   }
+}
+
+TEST(RestartPolicy, WhatHasFittedBeforeMayFitAgain) {
+  RestartPolicy policy(1, 5);
+  EXPECT_FALSE(policy.next_delay(Code::does_not_fit, kStart));
+  policy.became_ready(kStart);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(policy.next_delay(Code::does_not_fit, kStart)) << i;
 }
 
 TEST(RestartPolicy, DelaysDoubleUpToAMinute) {

@@ -145,9 +145,10 @@ class Simulation {
     }
   }
 
-  // Whatever happened, two signals end everything.
+  // Whatever happened, a signal, and another one later, end everything.
   void settle_down() {
     if (!h_.exit_code) h_.handle(StopSignal{});
+    if (!h_.exit_code) h_.pass_for(seconds(1));
     if (!h_.exit_code) h_.handle(StopSignal{});
     for (int i = 0; i < 10 && !h_.exit_code; ++i) {
       h_.let_leave();

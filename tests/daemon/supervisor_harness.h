@@ -202,6 +202,7 @@ class SupervisorHarness {
   std::int64_t plans = 0;
   std::int64_t last_probe = 0;
   bool was_ready = false;
+  Duration stop_extension{0};  // that the service manager was asked for
   std::int64_t saves = 0;
   std::string applied_level;
   std::optional<int> exit_code;
@@ -238,6 +239,7 @@ class SupervisorHarness {
       act_send(*send);
     } else if (auto* notify = std::get_if<Notify>(&action)) {
       was_ready = was_ready || notify->is_ready;
+      if (notify->is_stopping && notify->extend > Duration(0)) stop_extension = notify->extend;
     } else if (auto* log = std::get_if<Log>(&action)) {
       lines.push_back(log->line);
     } else if (auto* level = std::get_if<ApplyLogLevel>(&action)) {

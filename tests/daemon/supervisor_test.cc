@@ -68,6 +68,8 @@ TEST(Supervisor, ATakenPortIsReportedBeforeAnythingIsStarted) {
 TEST(Supervisor, WithoutAModelItIsReadyAndIdle) {
   Harness h(1, 1, "");
   h.handle(Begin{});
+  for (int i = 0; i < 3; ++i) h.handle(Received{"stranger", Loaded{}});
+  EXPECT_EQ(h.count_logged("dropped a 'loaded' of an unknown process"), 1U) << h.all_lines();
   EXPECT_TRUE(h.was_ready);
   EXPECT_EQ(h.supervisor().state(), DeploymentState::stopped);
   h.command("start", Json::object({{"options", Json::object()}}));
@@ -226,6 +228,7 @@ TEST(Supervisor, StopDrainsTheRouterFirstThenTheWorkersAndLeavesNothing) {
   EXPECT_EQ(h.supervisor().state(), DeploymentState::draining);
   ASSERT_EQ(h.sent<Drain>(router).size(), 1U);
   EXPECT_EQ(h.sent<Drain>(router)[0].deadline_ms, 10'000);
+  EXPECT_EQ(h.stop_extension, seconds(20));
   EXPECT_EQ(h.count_sent<Drain>(), 1U) << "the workers still have requests to finish";
   h.let_leave();
   EXPECT_EQ(h.count_sent<Drain>(), 3U);
@@ -253,10 +256,79 @@ TEST(Supervisor, WhoDoesNotDrainIsTerminatedThenKilled) {
   EXPECT_EQ(h.exit_code, 0);
 }
 
+TEST(Supervisor, ACtrlCAndTheSignalOfTheStarterAreOneWish) {
+  Harness h;
+  h.serve();
+  h.handle(StopSignal{});
+  h.pass_for(milliseconds(5));
+  h.handle(StopSignal{});
+  for (const auto& [id, fake] : h.alive) EXPECT_EQ(fake.signal, 0);
+}
+
+TEST(Supervisor, ASignalThatJoinsAStopOfAllForcesNothing) {
+  Harness h;
+  h.serve();
+  h.command("stop", Json::object({{"all", true}}));
+  h.pass_for(seconds(2));
+  h.handle(StopSignal{});
+  h.pass_for(milliseconds(5));
+  h.handle(StopSignal{});
+  for (const auto& [id, fake] : h.alive) EXPECT_EQ(fake.signal, 0);
+  h.pass_for(seconds(1));
+  h.handle(StopSignal{});
+  for (const auto& [id, fake] : h.alive) EXPECT_EQ(fake.signal, SIGKILL);
+}
+
+TEST(Supervisor, ADeathWhileDrainingIsToldToTheRouterAtOnce) {
+  Harness h(1, 2);
+  h.serve(2, 1);
+  const std::string router = h.peer_of(Harness::router());
+  h.handle(StopSignal{});
+  const std::size_t tables = h.sent<Replicas>(router).size();
+  h.die(Harness::worker(1, 0));
+  const auto told = h.sent<Replicas>(router);
+  ASSERT_GT(told.size(), tables);
+  EXPECT_EQ(told.back().replicas[0].state, "ready");
+  EXPECT_NE(told.back().replicas[1].state, "ready");
+  EXPECT_EQ(told.back().replicas[1].endpoint, "");
+}
+
+TEST(Supervisor, AFailureForGoodLetsTheRouterTellItsClients) {
+  Harness h(1);
+  h.serve(1, 1);
+  const ChildId router = *h.find(Harness::router());
+  const std::string peer = h.peer_of(router);
+  h.say(Harness::worker(0, 0), Fault{"corrupt", "the file was cut short"});
+  h.end(Harness::worker(0, 0), {false, 78});
+  ASSERT_EQ(h.sent<Drain>(peer).size(), 1U);
+  EXPECT_EQ(h.sent<Drain>(peer)[0].deadline_ms, 0);
+  EXPECT_EQ(h.alive[router].signal, 0);
+  h.pass_for(seconds(2));
+  EXPECT_EQ(h.alive[router].signal, SIGKILL) << "it had its time";
+  h.let_leave();
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::failed);
+}
+
+TEST(Supervisor, ProgressThatGoesBackIsTheNextAttempts) {
+  Harness h(1);
+  h.handle(Begin{});
+  h.hello(Harness::worker(0, 0));
+  h.say(Harness::worker(0, 0), Progress{"loading", 60, 100});
+  EXPECT_EQ(h.count_logged("loading: 60 %"), 1U);
+  h.die(Harness::worker(0, 0));
+  h.pass(seconds(1));
+  h.hello(Harness::worker(0, 0));
+  h.say(Harness::worker(0, 0), Progress{"loading", 10, 100});
+  h.say(Harness::worker(0, 0), Progress{"loading", 30, 100});
+  EXPECT_EQ(h.count_logged("loading: 10 %"), 1U) << h.all_lines();
+  EXPECT_EQ(h.count_logged("loading: 30 %"), 1U) << h.all_lines();
+}
+
 TEST(Supervisor, ASecondSignalForces) {
   Harness h;
   h.serve();
   h.handle(StopSignal{});
+  h.pass_for(seconds(1));
   h.handle(StopSignal{});
   for (const auto& [id, fake] : h.alive) EXPECT_EQ(fake.signal, SIGKILL);
   h.let_leave();
@@ -347,6 +419,10 @@ TEST(Supervisor, AHelloOfAStrangerChangesNothing) {
   hello.instance = "another";
   h.handle(Received{"stranger", hello});
   h.handle(Received{"stranger", Loaded{}});
+  EXPECT_EQ(h.count_logged("refused a hello"), 1U) << h.all_lines();
+  EXPECT_EQ(h.count_logged("unknown process"), 0U) << "one warning a peer";
+  h.handle(Received{"another", Loaded{}});
+  EXPECT_EQ(h.count_logged("unknown process"), 1U) << h.all_lines();
   EXPECT_EQ(h.count_sent<Load>(), 0U);
   EXPECT_EQ(h.alive.size(), 3U);
 }
