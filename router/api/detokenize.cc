@@ -1,5 +1,7 @@
 #include "router/api/detokenize.h"
 
+#include <utility>
+
 #include <fmt/core.h>
 
 #include "router/api/request_fields.h"
@@ -9,6 +11,12 @@ namespace {
 
 Refusal token_ids(const ModelContext& model, const Json& tokens, std::vector<TokenId>& ids) {
   if (tokens.is_null()) return bad_field("tokens", "tokens is missing");
+  if (std::cmp_greater(tokens.as_array().size(), model.limits.context_length)) {
+    return bad_field("tokens",
+                     fmt::format("tokens has {} ids; the model's context has {}, and no more are "
+                                 "taken at once",
+                                 tokens.as_array().size(), model.limits.context_length));
+  }
   for (const Json& id : tokens.as_array()) {
     if (!id.is_integer() || id.as_int() < 0 || id.as_int() >= model.tokenizer.vocab_size()) {
       return bad_field("tokens",
