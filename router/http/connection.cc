@@ -1,5 +1,6 @@
 #include "router/http/connection.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -205,6 +206,7 @@ void Connection::respond(const HttpResponse& response) {
 }
 
 void Connection::begin_stream(const HttpResponse& head) {
+  largest_piece_ = 0;
   framing_.date = host_.date();
   // Without chunks only the end of the connection ends the body.
   if (framing_.http_1_0) framing_.keep_alive = false;
@@ -212,7 +214,11 @@ void Connection::begin_stream(const HttpResponse& head) {
 }
 
 void Connection::write_stream(std::string_view data) {
-  if (out_.size() + writing_.size() - written_ > host_.limits().stream_bytes_max) return drop();
+  // A client is slow when it leaves more unread than a limit beside the largest piece, which came
+  // at once and left it no time.
+  const std::size_t backlog = out_.size() + writing_.size() - written_;
+  if (backlog > host_.limits().stream_bytes_max + largest_piece_) return drop();
+  largest_piece_ = std::max(largest_piece_, data.size());
   send(chunk_bytes(data, framing_));
 }
 

@@ -85,7 +85,8 @@ class Connection {
   std::string writing_;      // being written
   std::size_t written_ = 0;  // of it
   ResponseFraming framing_;
-  ExchangeId exchange_ = 0;  // 0: none is open
+  ExchangeId exchange_ = 0;        // 0: none is open
+  std::size_t largest_piece_ = 0;  // of the stream so far, in bytes
   std::size_t body_reserved_ = 0;
   std::size_t lingered_ = 0;
   int pending_ = 0;  // handlers that have not run to their end

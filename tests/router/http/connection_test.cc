@@ -133,6 +133,19 @@ TEST(Connection, AStreamGoesOnAfterItsFirstWrite) {
   }
 }
 
+// The client had no chance to read what came in one piece.
+TEST(Connection, OnePieceOverTheLimitDropsNobody) {
+  HttpLimits limits;
+  limits.stream_bytes_max = 100'000;
+  ServerHarness server(limits);
+  RawHttp client(server.port());
+  client.get("/held");
+  client.read_until("\r\n\r\n");
+  server.write(std::string(8'000'000, 'x'));
+  server.write("the end");
+  client.read_until("the end");
+}
+
 TEST(Connection, AClientThatDoesNotReadIsDropped) {
   HttpLimits limits;
   limits.stream_bytes_max = 100'000;
