@@ -353,7 +353,7 @@ void Service::daemon_message(const Message& message, TimePoint now) {
   } else if (const auto* probe_message = std::get_if<Probe>(&message)) {
     probe(*probe_message, now);
   } else if (const auto* live = std::get_if<SetLive>(&message)) {
-    if (live->max_queued_requests > 0) dispatcher_.set_queued_max(live->max_queued_requests);
+    if (live->max_queued_requests >= 0) dispatcher_.set_queued_max(live->max_queued_requests);
     if (!live->log_level.empty()) actions_.emplace_back(SetLogLevel{live->log_level});
   } else if (const auto* drain_message = std::get_if<Drain>(&message)) {
     drain(*drain_message, now);

@@ -258,6 +258,14 @@ TEST_F(ServiceTest, LiveChangesReachTheQueueAndTheLog) {
   EXPECT_EQ(responses_.at(2).status, 503);
 }
 
+TEST_F(ServiceTest, AQueueOfNoneIsALiveChangeToo) {
+  ready();
+  service_.daemon_message(SetLive{"", 0, 250}, time_);
+  service_.daemon_message(Replicas{"serving", "", {{0, "restarting", "", 2}}}, time_);
+  complete(1, R"({"prompt":"x"})");
+  EXPECT_EQ(responses_.at(1).status, 503);
+}
+
 TEST_F(ServiceTest, AnIdleServiceDrainsAtOnce) {
   service_.daemon_message(Drain{10'000}, time_);
   take();
