@@ -273,12 +273,14 @@ Refusal check_special(const Row& row, const Json& value) {
   return {};
 }
 
-// 16.0 is an integer for every client library that people use.
-Json with_exact_integer(const Row& row, const Json& value) {
+// 16.0 is an integer for every client library that people use. `made` holds what is returned where
+// that is another value; prompts of megabytes pass through without a copy.
+const Json& exact_integer(const Row& row, const Json& value, Json& made) {
   if (row.type != Type::integer || value.is_integer() || !value.is_number()) return value;
   const double number = value.as_double();
   if (std::floor(number) != number || std::fabs(number) > kIntMax) return value;
-  return static_cast<std::int64_t>(number);
+  made = static_cast<std::int64_t>(number);
+  return made;
 }
 
 }  // namespace
@@ -301,14 +303,16 @@ Refusal read_fields(const Json& body, Body kind, RequestFields& fields) {
       continue;
     }
     if (value.is_null()) continue;  // as absent, as clients send it
-    if (Refusal refusal = check_value(*row, with_exact_integer(*row, value))) return refusal;
+    Json made;
+    if (Refusal refusal = check_value(*row, exact_integer(*row, value, made))) return refusal;
     if (Refusal refusal = check_special(*row, value)) return refusal;
   }
   for (const Row& row : kRows) {
     if (row.set == nullptr || (row.bodies & static_cast<unsigned>(kind)) == 0) continue;
     const Json* value = body.find(row.name);
     if (value == nullptr || value->is_null()) continue;
-    row.set(fields, with_exact_integer(row, *value));
+    Json made;
+    row.set(fields, exact_integer(row, *value, made));
   }
   if (kind == Body::chat && fields.top_logprobs > 0 && !fields.logprobs) {
     return bad_field("top_logprobs", "top_logprobs needs logprobs: true");

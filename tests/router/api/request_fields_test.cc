@@ -62,6 +62,11 @@ TEST(RequestFields, AWholeDoubleIsAnInteger) {
   EXPECT_EQ(accepted(R"({"max_tokens":16.0})", Body::completion).max_tokens, 16);
 }
 
+TEST(RequestFields, ADoubleThatIsNotWholeIsNoInteger) {
+  EXPECT_EQ(refused(R"({"max_tokens":16.5})", Body::completion).param, "max_tokens");
+  EXPECT_EQ(refused(R"({"max_tokens":1e300})", Body::completion).param, "max_tokens");
+}
+
 TEST(RequestFields, UnknownOnesAreListed) {
   const RequestFields fields = accepted(R"({"top_q":1,"prompt":"x","zz":{}})", Body::completion);
   EXPECT_EQ(fields.unknown, (std::vector<std::string>{"top_q", "zz"}));
