@@ -12,6 +12,12 @@
 
 namespace plimsoll {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitizerBuild = true;
+#else
+inline constexpr bool kIsSanitizerBuild = false;
+#endif
+
 // $PLIMSOLL_CACHE, else $HOME/.cache/plimsoll.
 std::filesystem::path test_cache_dir();
 // SmolLM2-135M-Instruct.Q4_1.gguf; may be absent.
@@ -31,3 +37,7 @@ std::string read_test_file(const std::filesystem::path& path);
   if (!std::filesystem::exists(path)) {                                            \
     GTEST_SKIP() << (path) << " is absent: run tools/fetch-test-data to fetch it"; \
   }
+
+// For what is about the real model or about speed; the tests of a binary are one CTest entry there.
+#define SKIP_IN_SANITIZER_BUILDS(why) \
+  if (kIsSanitizerBuild) GTEST_SKIP() << "sanitizer builds leave it out: " << (why)

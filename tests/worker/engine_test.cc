@@ -52,6 +52,7 @@ RankGroup::Options smollm2(int ranks, Activations activations) {
 }
 
 TEST(Engine, ReproducesTheParagraphsNllWithF32Activations) {
+  SKIP_IN_SANITIZER_BUILDS("they run tiny models");
   SKIP_WITHOUT(default_model_path());
   RankGroup group(smollm2(1, Activations::f32));
   ASSERT_FALSE(HasFatalFailure());
@@ -59,6 +60,7 @@ TEST(Engine, ReproducesTheParagraphsNllWithF32Activations) {
 }
 
 TEST(Engine, StaysNearTheParagraphsNllOnTheFastPath) {
+  SKIP_IN_SANITIZER_BUILDS("they run tiny models");
   SKIP_WITHOUT(default_model_path());
   RankGroup group(smollm2(1, Activations::int8));
   ASSERT_FALSE(HasFatalFailure());
@@ -68,6 +70,7 @@ TEST(Engine, StaysNearTheParagraphsNllOnTheFastPath) {
 }
 
 TEST(Engine, NllIsTheSameOverTwoAndThreeRanks) {
+  SKIP_IN_SANITIZER_BUILDS("they run tiny models");
   SKIP_WITHOUT(default_model_path());
   for (const int ranks : {2, 3}) {
     RankGroup exact(smollm2(ranks, Activations::f32));
@@ -104,6 +107,7 @@ void expect_top_five(Activations activations, double tolerance) {
 }
 
 TEST(Engine, TopFiveOfThePromptMatchTheReference) {
+  SKIP_IN_SANITIZER_BUILDS("they run tiny models");
   SKIP_WITHOUT(default_model_path());
   expect_top_five(Activations::f32, 0.005);
   expect_top_five(Activations::int8, 0.3);

@@ -74,6 +74,7 @@ TEST(Rank, ThePlansRowsSufficeForTinyModels) {
 }
 
 TEST(Rank, ThePlansRowsSufficeForTheDefaultModel) {
+  SKIP_IN_SANITIZER_BUILDS("they run tiny models");
   SKIP_WITHOUT(default_model_path());
   for (const std::int64_t tp : {1, 3}) {
     for (const std::int64_t threads : {1, 8}) {

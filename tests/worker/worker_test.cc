@@ -85,8 +85,11 @@ class Supervisor {
     const Status sent = control_->send(peer, message);
     EXPECT_TRUE(sent) << sent.error().message;
   }
+  // The leader last: once it has drained, the others may be gone.
   void say_to_all(const Message& message) {
-    for (const Worker& worker : workers_) say(worker.peer, message);
+    for (auto worker = workers_.rbegin(); worker != workers_.rend(); ++worker) {
+      say(worker->peer, message);
+    }
   }
 
   // One message of this type from each worker, in any order; others are passed over.

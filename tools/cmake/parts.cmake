@@ -84,6 +84,12 @@ function(add_tests dir)
   target_precompile_headers(${name} PRIVATE <gtest/gtest.h>)
   target_compile_definitions(${name} PRIVATE
     PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PLIMSOLL_BUILD_DIR="${PROJECT_BINARY_DIR}")
+  if(PLIMSOLL_SANITIZE)
+    # One entry a binary: each start of an instrumented one costs as much as its tests.
+    add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+    set_tests_properties(${name} PROPERTIES LABELS ${TESTS_LABEL} TIMEOUT 600)
+    return()
+  endif()
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
     TEST_PREFIX ${dir}. PROPERTIES LABELS ${TESTS_LABEL} TIMEOUT ${TESTS_TIMEOUT})
 endfunction()

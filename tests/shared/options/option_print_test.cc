@@ -50,7 +50,8 @@ TEST(OptionPrint, TheDefaultFileReadsAsTheDefaultsAlsoUncommented) {
   ASSERT_TRUE(as_is) << as_is.error().message;
   EXPECT_TRUE(as_is->origins.empty());
   std::string settings;
-  for (const std::string_view line : split(default_config_file(), '\n')) {
+  const std::string file = default_config_file();
+  for (const std::string_view line : split(file, '\n')) {
     const std::size_t equals = line.find(" =");
     if (equals == std::string_view::npos || line.size() < 2) continue;
     if (find_option(line.substr(2, equals - 2)) != nullptr) {
