@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "shared/base/text.h"
+
 namespace plimsoll {
 namespace {
 
@@ -20,7 +22,21 @@ Result<AddedTokens> AddedTokens::build(const Vocabulary& vocabulary) {
       return invalid(fmt::format("added token {} has {} bytes; at most {} work", id, text.size(),
                                  kTokenBytesMax));
     }
-    if (!text.empty()) added.insert(text, id, is_control);
+    if (text.empty()) {
+      return invalid(
+          fmt::format("added token {} is empty; control and user-defined tokens need a "
+                      "text of at least one character",
+                      id));
+    }
+    // Only whole characters match at the boundaries of characters, so that what lies between two
+    // tokens stays valid UTF-8.
+    if (!is_utf8(text)) {
+      return invalid(
+          fmt::format("added token {} (\"{}\") is not valid UTF-8; control and "
+                      "user-defined tokens must be",
+                      id, to_valid_utf8(text)));
+    }
+    added.insert(text, id, is_control);
   }
   return added;
 }

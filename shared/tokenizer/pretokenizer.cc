@@ -1,11 +1,14 @@
 #include "shared/tokenizer/pretokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
 #include <pcre2.h>
+
+#include "shared/base/text.h"
 
 namespace plimsoll {
 namespace {
@@ -144,7 +147,7 @@ std::size_t Pretokenizer::next(std::string_view text) const {
                   PCRE2_NO_UTF_CHECK, state_->match.get(), state_->context.get());
   if (rc >= 0) {
     const std::size_t end = pcre2_get_ovector_pointer(state_->match.get())[1];
-    if (end > 0) return end;
+    if (end > 0) return std::min(end, text.size());
   }
   // A limit was reached, or the pattern has a hole: one character alone, so that text is never
   // lost and the loop always ends.
@@ -153,8 +156,9 @@ std::size_t Pretokenizer::next(std::string_view text) const {
 
 std::vector<std::string_view> Pretokenizer::split(std::string_view text) const {
   std::vector<std::string_view> pieces;
+  const bool valid = is_utf8(text);
   while (!text.empty()) {
-    const std::size_t length = next(text);
+    const std::size_t length = valid ? next(text) : first_character(text);
     pieces.push_back(text.substr(0, length));
     text.remove_prefix(length);
   }

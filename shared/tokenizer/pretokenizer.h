@@ -28,6 +28,7 @@ class Pretokenizer {
 
   // `text` must be valid UTF-8. The length of the piece at its front: at least 1 unless empty.
   std::size_t next(std::string_view text) const;
+  // Any bytes: what is not valid UTF-8 is cut into single characters, unmatched.
   std::vector<std::string_view> split(std::string_view text) const;
 
  private:

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/base/check.h"
 #include "shared/base/text.h"
 #include "shared/tokenizer/added_tokens.h"
 #include "shared/tokenizer/bpe.h"
@@ -44,6 +45,8 @@ struct Tokenizer::State {
   std::vector<TokenId> stop_ids;
 
   void encode_text(std::string_view text, std::vector<TokenId>& out) {
+    // The pre-tokenizer reads out of bounds where this does not hold: checked once a run.
+    CHECK(is_utf8(text));
     while (!text.empty()) {
       const std::size_t length = pretokenizer.next(text);
       bpe.encode(vocabulary, text.substr(0, length), out);

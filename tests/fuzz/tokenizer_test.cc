@@ -83,5 +83,16 @@ TEST(FuzzTokenizer, AnyTextGivesIdsThatDecodeToIt) {
   EXPECT_GE(fuzz_corpus(seeds, options, fuzz_one).inputs, seeds.size());
 }
 
+TEST(FuzzTokenizer, AVocabularyThatWouldSplitCharactersIsRefused) {
+  TokenizerData data;
+  data.model = "gpt2";
+  data.pre = "gpt-2";
+  data.tokens = {"a", "\x9F"};
+  data.types = {1, 4};
+  const auto tokenizer = Tokenizer::from_data(data);
+  ASSERT_FALSE(tokenizer);
+  EXPECT_NE(tokenizer.error().message.find("is not valid UTF-8"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace plimsoll

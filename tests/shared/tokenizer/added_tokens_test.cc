@@ -59,5 +59,26 @@ TEST_F(AddedTokensTest, AnEndlessTokenIsRefused) {
             "added token 28 has 2000 bytes; at most 1024 work");
 }
 
+TEST_F(AddedTokensTest, OneThatWouldMatchInsideACharacterIsRefused) {
+  tiny_.add("\xA9", TokenType::user_defined);
+  auto vocabulary = Vocabulary::build(tiny_.data());
+  auto refused = AddedTokens::build(*vocabulary);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "added token 28 (\"\xEF\xBF\xBD\") is not valid UTF-8; control and user-defined "
+            "tokens must be");
+  tiny_.tokens.back() = "\xC3";
+  vocabulary = Vocabulary::build(tiny_.data());
+  EXPECT_FALSE(AddedTokens::build(*vocabulary));
+}
+
+TEST_F(AddedTokensTest, AnEmptyOneIsRefused) {
+  tiny_.add("", TokenType::control);
+  const auto vocabulary = Vocabulary::build(tiny_.data());
+  const auto refused = AddedTokens::build(*vocabulary);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("added token 28 is empty"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace plimsoll

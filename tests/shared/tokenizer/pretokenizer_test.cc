@@ -61,6 +61,17 @@ TEST(Pretokenizer, AnUnknownNameIsRefusedWithTheKnownOnes) {
   EXPECT_NE(Pretokenizer::named("").error().message.find("not named"), std::string::npos);
 }
 
+TEST(Pretokenizer, BytesThatAreNotUtf8AreNeverMatched) {
+  for (const char* name : {"smollm", "gpt-2", "llama-bpe", "qwen2"}) {
+    for (const std::string text : {"ab\xC3", "\xF0\x9F", "a\xE2\x80", "\x80\x80", "\xFF b"}) {
+      std::string joined;
+      for (const auto piece : split(name, text)) joined += piece;
+      EXPECT_EQ(joined, text) << name;
+    }
+  }
+  EXPECT_EQ(split("gpt-2", "ab\xC3"), (Pieces{"a", "b", "\xC3"}));
+}
+
 TEST(Pretokenizer, LongRunsTakeLinearTime) {
   std::string mixed_spaces;
   for (int i = 0; i < 350'000; ++i) mixed_spaces += " \n\t";
