@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "shared/model/head_limits.h"
+
 namespace plimsoll {
 namespace {
 
@@ -154,8 +156,13 @@ Status check_attention(const AttentionCall& call, const BackendLimits& limits) {
     return fault("attention: heads " + shape(call.heads, cache.head_dim) +
                  " exceed the workspace of " + shape(limits.heads_max, limits.head_dim));
   }
-  if (cache.head_dim % 8 != 0) {
-    return fault("attention: heads of " + number(cache.head_dim) + " are not multiples of 8");
+  if (cache.head_dim % kHeadDimMultiple != 0 || cache.head_dim > kHeadDimMax) {
+    return fault("attention: heads of " + number(cache.head_dim) + " are not multiples of " +
+                 number(kHeadDimMultiple) + " up to " + number(kHeadDimMax));
+  }
+  if (call.heads / cache.kv_heads > kHeadsPerKvHeadMax) {
+    return fault("attention: " + number(call.heads) + " heads on " + number(cache.kv_heads) +
+                 " KV heads are more than " + number(kHeadsPerKvHeadMax) + " to one");
   }
   const std::int64_t tokens = call.qkv.rows;
   if (tokens > limits.tokens_max) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/replica_segment.h"
+#include "shared/model/head_limits.h"
 
 namespace plimsoll {
 namespace {
@@ -14,10 +15,10 @@ constexpr Bytes kFloat = 4;
 constexpr Bytes kProcessBytes = 24 * kMiB;
 
 // Constants of kernels/cpu, restated since `shared` cannot include it: bytes of a block of 32
-// quantised activations; rows of an attention tile, keys of a split, lanes of running sums.
+// quantised activations; keys of a split, lanes of running sums.
 constexpr Bytes kInt8Block = 44;
 constexpr std::int64_t kInt8BlockColumns = 32;
-constexpr std::int64_t kTileRows = 48;
+constexpr std::int64_t kTileRows = kHeadsPerKvHeadMax;
 constexpr std::int64_t kSplitTokens = 256;
 constexpr std::int64_t kSumLanes = 16;
 constexpr Bytes kThreadBoundBytes = 64;    // of one thread's share of an attention call, at most

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/model/head_limits.h"
 
 namespace plimsoll {
 namespace {
@@ -78,7 +79,7 @@ Result<std::string> read_architecture(const GgufFile& file) {
   const std::vector<std::string> known(kArchitectures.begin(), kArchitectures.end());
   return invalid(fmt::format(
       "the model's architecture is \"{}\" (GGUF metadata general.architecture), which cannot be "
-      "run; supported: {} (Llama 2 and 3, SmolLM2, Mistral)",
+      "run; supported: {} (SmolLM2, Llama 3 and others with a byte-level BPE vocabulary)",
       to_valid_utf8(name), join(known, ", ")));
 }
 
@@ -107,6 +108,22 @@ Status read_rope(const GgufFile& file, const Metadata& metadata, ModelSpec& spec
   return {};
 }
 
+// What the attention kernels can run.
+Status check_head_shape(const ModelSpec& spec) {
+  if (spec.head_dim % kHeadDimMultiple != 0 || spec.head_dim > kHeadDimMax) {
+    return invalid(
+        fmt::format("the model's heads are {} wide, which cannot be run; what works is a multiple "
+                    "of {} up to {}",
+                    spec.head_dim, kHeadDimMultiple, kHeadDimMax));
+  }
+  const std::int64_t sharing = spec.heads / spec.kv_heads;
+  if (sharing <= kHeadsPerKvHeadMax) return {};
+  return invalid(
+      fmt::format("the model's {} heads share {} KV heads, {} each, which cannot be run; what "
+                  "works is up to {} heads to a KV head",
+                  spec.heads, spec.kv_heads, sharing, kHeadsPerKvHeadMax));
+}
+
 Status read_heads(const Metadata& metadata, ModelSpec& spec) {
   spec.heads = TRY(metadata.size("attention.head_count", kSizeMax));
   spec.kv_heads = TRY(metadata.size_or("attention.head_count_kv", spec.heads, kSizeMax));
@@ -128,13 +145,21 @@ Status read_heads(const Metadata& metadata, ModelSpec& spec) {
                     "as their key heads ({}) can be run",
                     metadata.key("attention.value_length"), value_dim, spec.head_dim));
   }
-  return {};
+  return check_head_shape(spec);
 }
 
 Result<std::int64_t> read_vocab(const GgufFile& file, const Metadata& metadata) {
-  if (metadata.has("vocab_size")) return metadata.size("vocab_size", kLengthMax);
   const auto* tokens = TRY(file.strings("tokenizer.ggml.tokens"));
-  if (tokens != nullptr && !tokens->empty()) return static_cast<std::int64_t>(tokens->size());
+  const std::int64_t count = tokens == nullptr ? 0 : std::ssize(*tokens);
+  if (metadata.has("vocab_size")) {
+    const std::int64_t rows = TRY(metadata.size("vocab_size", kLengthMax));
+    if (count <= rows) return rows;
+    return invalid(
+        fmt::format("the tokenizer has {} tokens (tokenizer.ggml.tokens), but {} says {}; expected "
+                    "a row of the vocabulary for every token",
+                    count, metadata.key("vocab_size"), rows));
+  }
+  if (count > 0) return count;
   const WeightInfo* embedding = file.weights().find("token_embd.weight");
   if (embedding != nullptr) return embedding->rows();
   return not_found(

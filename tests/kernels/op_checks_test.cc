@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cpu/attention_plan.h"
+#include "shared/model/head_limits.h"
+
 namespace plimsoll {
 namespace {
 
@@ -211,6 +214,23 @@ TEST_F(CheckAttention, RefusesHeadsThatDoNotFit) {
   call.rope.half_dim = 9;
   EXPECT_NE(refused().find("rotary"), std::string::npos);
 }
+
+TEST_F(CheckAttention, RefusesShapesThatNoKernelRuns) {
+  BackendLimits limits = kLimits;
+  limits.heads_max = 2 * (kHeadsPerKvHeadMax + 1);
+  call.heads = limits.heads_max;
+  EXPECT_NE(words(check_attention(call, limits)).find("98 heads on 2 KV heads"), std::string::npos);
+  call.heads = 4;
+  for (const std::int64_t head_dim : {12, 264}) {
+    limits.head_dim = head_dim;
+    cache.head_dim = head_dim;
+    EXPECT_NE(words(check_attention(call, limits)).find("multiples of 8 up to 256"),
+              std::string::npos);
+  }
+}
+
+// The tile's rows are what limits the heads that share a KV head.
+static_assert(kTileRows == kHeadsPerKvHeadMax);
 
 }  // namespace
 }  // namespace plimsoll

@@ -168,7 +168,7 @@ TEST(ModelSpec, NamesAnArchitectureThatItCannotRun) {
   expect_refused([](Parts& parts) { parts.set("general.architecture", std::string("qwen3moe")); },
                  "architecture is \"qwen3moe\"");
   expect_refused([](Parts& parts) { parts.set("general.architecture", std::string("qwen3moe")); },
-                 "supported: llama (Llama 2 and 3, SmolLM2, Mistral)");
+                 "supported: llama (SmolLM2, Llama 3 and others with a byte-level BPE vocabulary)");
   expect_refused([](Parts& parts) { parts.metadata.erase("general.architecture"); },
                  "general.architecture is missing");
 }
@@ -211,6 +211,41 @@ TEST(ModelSpec, RefusesWeightsThatAreMissingOrHaveAnotherShape) {
       "has the shape [1, 128]; the metadata say [128]");
   expect_refused([](Parts& parts) { parts.set("llama.vocab_size", std::int64_t{300}); },
                  "token_embd.weight has the shape [283, 128]; the metadata say [300, 128]");
+}
+
+TEST(ModelSpec, RefusesHeadsThatTheKernelsCannotRun) {
+  const auto refusal = [](std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim) {
+    const auto spec = spec_of(changed_file([&](Parts& parts) {
+      parts.set("llama.attention.head_count", heads);
+      parts.set("llama.attention.head_count_kv", kv_heads);
+      parts.set("llama.attention.key_length", head_dim);
+      parts.set("llama.attention.value_length", head_dim);
+      parts.set("llama.rope.dimension_count", head_dim);
+      for (const char* layer : {"blk.0.", "blk.1."}) {
+        const std::string prefix = layer;
+        parts.add(prefix + "attn_q.weight", {heads * head_dim, 128});
+        parts.add(prefix + "attn_k.weight", {kv_heads * head_dim, 128});
+        parts.add(prefix + "attn_v.weight", {kv_heads * head_dim, 128});
+        parts.add(prefix + "attn_output.weight", {128, heads * head_dim});
+      }
+    }));
+    EXPECT_TRUE(spec || spec.error().code == Code::invalid);
+    return spec ? std::string() : spec.error().message;
+  };
+  EXPECT_EQ(refusal(8, 4, 256), "");
+  EXPECT_EQ(refusal(48, 1, 8), "");
+  EXPECT_NE(refusal(8, 4, 12).find("heads are 12 wide"), std::string::npos);
+  EXPECT_NE(refusal(8, 4, 264).find("a multiple of 8 up to 256"), std::string::npos);
+  EXPECT_NE(refusal(49, 1, 8).find("49 heads share 1 KV heads, 49 each"), std::string::npos);
+}
+
+TEST(ModelSpec, RefusesMoreTokensThanTheVocabularyHasRows) {
+  expect_refused(
+      [](Parts& parts) {
+        parts.set("llama.vocab_size", std::int64_t{282});
+        parts.add("token_embd.weight", {282, 128});
+      },
+      "the tokenizer has 283 tokens (tokenizer.ggml.tokens), but llama.vocab_size says 282");
 }
 
 TEST(ModelSpec, RefusesMoreLayersThanTheFileCanHoldBeforeItListsThem) {
