@@ -10,6 +10,7 @@
 #include "shared/memory/memory_plan.h"
 #include "shared/model/gguf.h"
 #include "shared/model/model_spec.h"
+#include "shared/tokenizer/tokenizer.h"
 
 namespace plimsoll {
 namespace {
@@ -44,6 +45,8 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   const std::string& model = options.values.model;
   const GgufFile file = TRY(GgufFile::open(model));
   const ModelSpec spec = TRY_CONTEXT("model " + model + ": ", read_model_spec(file));
+  // The router reads it: better refused here than after the weights are loaded.
+  TRY_CONTEXT("model " + model + ": ", check_tokenizer(file));
   const MemoryPlan plan = TRY(plan_memory(machine, spec, options));
   if (plan.refusal) return *plan.refusal;
 

@@ -32,6 +32,15 @@ Result<std::optional<TokenId>> checked_id(const Vocabulary& vocabulary,
   return std::optional<TokenId>(static_cast<TokenId>(*id));
 }
 
+Result<Pretokenizer> pretokenizer_of(const TokenizerData& data) {
+  if (data.model != "gpt2") {
+    return invalid(
+        fmt::format("the model's tokenizer is '{}'; the one that works is 'gpt2' (byte-level BPE)",
+                    to_valid_utf8(data.model)));
+  }
+  return Pretokenizer::named(data.pre);
+}
+
 }  // namespace
 
 struct Tokenizer::State {
@@ -65,12 +74,7 @@ Result<Tokenizer> Tokenizer::from_gguf(const GgufFile& file) {
 }
 
 Result<Tokenizer> Tokenizer::from_data(const TokenizerData& data) {
-  if (data.model != "gpt2") {
-    return invalid(
-        fmt::format("the model's tokenizer is '{}'; the one that works is 'gpt2' (byte-level BPE)",
-                    data.model));
-  }
-  Pretokenizer pretokenizer = TRY(Pretokenizer::named(data.pre));
+  Pretokenizer pretokenizer = TRY(pretokenizer_of(data));
   Vocabulary vocabulary = TRY(Vocabulary::build(data));
   const auto bos = TRY(checked_id(vocabulary, data.bos, "beginning-of-sequence"));
   const auto eos = TRY(checked_id(vocabulary, data.eos, "end-of-sequence"));
@@ -150,5 +154,11 @@ std::optional<TokenId> Tokenizer::bos() const { return state_->bos; }
 std::optional<TokenId> Tokenizer::eos() const { return state_->eos; }
 bool Tokenizer::adds_bos() const { return state_->adds_bos; }
 const std::vector<TokenId>& Tokenizer::stop_ids() const { return state_->stop_ids; }
+
+Status check_tokenizer(const GgufFile& file) {
+  const TokenizerData data = TRY_CONTEXT("read the tokenizer: ", tokenizer_data(file));
+  TRY(pretokenizer_of(data));
+  return {};
+}
 
 }  // namespace plimsoll

@@ -65,4 +65,8 @@ class Tokenizer {
   std::unique_ptr<State> state_;
 };
 
+// Whether from_gguf() has a tokenizer for the file, by its names alone: what a plan can afford to
+// ask. Errors: as from_gguf(), but for what contradicts itself inside the vocabulary.
+Status check_tokenizer(const GgufFile& file);
+
 }  // namespace plimsoll

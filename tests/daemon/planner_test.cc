@@ -6,6 +6,7 @@
 
 #include "tests/daemon/temp_folder.h"
 #include "tests/support/test_data.h"
+#include "tools/tiny_model/tiny_model.h"
 
 namespace plimsoll {
 namespace {
@@ -46,6 +47,22 @@ TEST(Planner, APlanThatDoesNotFitIsAnErrorOfItsOwnKind) {
   const Result<LaunchPlan> plan = make_launch_plan(options, {});
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, Code::does_not_fit);
+}
+
+TEST(Planner, ATokenizerThatTheRouterCannotReadIsRefused) {
+  std::string bytes = make_tiny_model({}).value();
+  const std::size_t name = bytes.find("gpt2", bytes.find("tokenizer.ggml.model"));
+  ASSERT_NE(name, std::string::npos);
+  bytes.replace(name, 4, "bert");
+  const TempFolder folder;
+  OptionSet options;
+  options.values.model = (folder.path() / "bert.gguf").string();
+  std::ofstream(options.values.model, std::ios::binary) << bytes;
+  const Result<LaunchPlan> plan = make_launch_plan(options, {});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::invalid);
+  EXPECT_NE(plan.error().message.find("tokenizer is 'bert'"), std::string::npos)
+      << plan.error().message;
 }
 
 TEST(Planner, OnlyPrivateAndSharedPagesComeBackWhenAProcessEnds) {

@@ -6,6 +6,7 @@
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/memory_report.h"
 #include "shared/model/gguf.h"
+#include "shared/tokenizer/tokenizer.h"
 #include "tools/cli/verb.h"
 
 namespace plimsoll {
@@ -36,6 +37,7 @@ Result<int> run_plan(const Invocation& call) {
   const Machine machine = TRY(query_machine());
   const GgufFile file = TRY(GgufFile::open(path));
   const ModelSpec model = TRY_CONTEXT(fmt::format("model {}: ", path), read_model_spec(file));
+  TRY_CONTEXT(fmt::format("model {}: ", path), check_tokenizer(file));
   const MemoryPlan plan = TRY(plan_memory(machine, model, call.options));
   const MemoryWindow window = TRY(plan_window(machine, model, call.options));
   if (call.line.json) {

@@ -7,6 +7,7 @@
 #include "shared/base/text.h"
 #include "tests/shared/tokenizer/tiny_vocabulary.h"
 #include "tests/support/test_data.h"
+#include "tools/tiny_model/tiny_model.h"
 
 namespace plimsoll {
 namespace {
@@ -228,6 +229,25 @@ TEST_F(TinyTokenizer, RefusesWhatItCannotRead) {
   data.model = "llama";
   EXPECT_EQ(refusal(data),
             "the model's tokenizer is 'llama'; the one that works is 'gpt2' (byte-level BPE)");
+}
+
+TEST(CheckTokenizer, SaysByTheNamesAloneWhetherAFileCanBeRead) {
+  const std::string bytes = make_tiny_model({}).value();
+  const auto refusal = [&](std::string_view key, std::string_view old, std::string_view name) {
+    std::string changed = bytes;
+    const std::size_t at = changed.find(old, changed.find(key));
+    if (at == std::string::npos || old.size() != name.size()) return std::string("no such value");
+    changed.replace(at, old.size(), name);
+    const auto file = GgufFile::parse(std::as_bytes(std::span(changed)));
+    if (!file) return file.error().message;
+    const Status checked = check_tokenizer(*file);
+    return checked ? std::string() : checked.error().message;
+  };
+  EXPECT_EQ(refusal("tokenizer.ggml.model", "gpt2", "gpt2"), "");
+  EXPECT_NE(refusal("tokenizer.ggml.model", "gpt2", "bert").find("'gpt2' (byte-level BPE)"),
+            std::string::npos);
+  EXPECT_NE(refusal("tokenizer.ggml.pre", "smollm", "falcon").find("'falcon'; those that work"),
+            std::string::npos);
 }
 
 }  // namespace
