@@ -33,7 +33,7 @@ struct Options {
   std::optional<std::int64_t> max_running_requests;  // of a replica
 
   // Scheduling
-  std::optional<Tokens> chunked_prefill_size;  // tokens of one step; auto adapts to step_time_max
+  std::optional<Tokens> chunked_prefill_size;  // most of a step; adapts below it
   milliseconds step_time_max{250};
   std::int64_t max_queued_requests = 1024;  // waiting in the router, over all replicas
 

@@ -130,7 +130,8 @@ class Replica {
                    .context_length = 256,
                    .vocab = rank.spec().vocab,
                    .waiting_max = 100},
-        .budget = {.fixed = options_.chunk, .rows_max = 64, .step_time_max = milliseconds(250)}});
+        .budget = {
+            .chunk_max = options_.chunk, .rows_max = 64, .step_time_max = milliseconds(250)}});
     const Status warm = leader->warm_up();
     ASSERT_TRUE(warm) << warm.error().message;
   }

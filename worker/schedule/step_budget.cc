@@ -15,8 +15,8 @@ constexpr Tokens kRowsAtStart = 64;
 StepBudget::StepBudget(const Options& options) : options_(options) {}
 
 Tokens StepBudget::rows() const {
-  const Tokens most = std::max<Tokens>(options_.rows_max, 1);
-  if (options_.fixed) return std::clamp<Tokens>(*options_.fixed, 1, most);
+  const Tokens planned = std::max<Tokens>(options_.rows_max, 1);
+  const Tokens most = std::clamp<Tokens>(options_.chunk_max.value_or(planned), 1, planned);
   const Tokens least = std::min(kStepRowsMin, most);
   if (row_seconds_ <= 0) return std::clamp(kRowsAtStart, least, most);
   const double rows = kAim * to_seconds(options_.step_time_max) / row_seconds_;

@@ -18,8 +18,8 @@ constexpr Tokens kStepRowsMin = 16;
 class StepBudget {
  public:
   struct Options {
-    std::optional<Tokens> fixed;  // --chunked-prefill-size
-    Tokens rows_max = 0;          // of one step, by the memory plan
+    std::optional<Tokens> chunk_max;  // --chunked-prefill-size: a bound, below which rows adapt
+    Tokens rows_max = 0;              // of one step, by the memory plan
     Duration step_time_max{};
   };
   explicit StepBudget(const Options& options);

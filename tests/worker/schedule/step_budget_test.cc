@@ -9,13 +9,21 @@ namespace {
 
 StepBudget adaptive(int step_ms) {
   return StepBudget(
-      {.fixed = std::nullopt, .rows_max = 2048, .step_time_max = milliseconds(step_ms)});
+      {.chunk_max = std::nullopt, .rows_max = 2048, .step_time_max = milliseconds(step_ms)});
 }
 
-TEST(StepBudget, AFixedChunkStaysWhateverStepsTake) {
-  StepBudget budget({.fixed = 512, .rows_max = 2048, .step_time_max = milliseconds(1)});
-  budget.observe(512, seconds(10));
+TEST(StepBudget, AChunkSizeIsABoundBelowWhichTheStepTimeStillHolds) {
+  StepBudget budget({.chunk_max = 512, .rows_max = 2048, .step_time_max = milliseconds(250)});
+  EXPECT_LE(budget.rows(), 512);
+  budget.observe(512, milliseconds(512));
+  EXPECT_EQ(budget.rows(), 200);
+  for (int step = 0; step < 20; ++step) budget.observe(200, milliseconds(2));
   EXPECT_EQ(budget.rows(), 512);
+}
+
+TEST(StepBudget, AChunkSizeBelowTheLeastIsKept) {
+  StepBudget budget({.chunk_max = 4, .rows_max = 2048, .step_time_max = milliseconds(250)});
+  EXPECT_EQ(budget.rows(), 4);
 }
 
 TEST(StepBudget, SettlesBelowTheStepTime) {
