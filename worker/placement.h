@@ -1,4 +1,4 @@
-// Placement: binds this process's memory to the node that the plan gave its rank.
+// Placement: takes this process's memory from the node that the plan gave its rank, where it can.
 #pragma once
 
 #include "shared/base/result.h"

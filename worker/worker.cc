@@ -17,6 +17,7 @@
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
 #include "shared/control/channel.h"
+#include "shared/memory/step_message.h"
 #include "worker/collective/shm_collective.h"
 #include "worker/follower.h"
 #include "worker/leader.h"
@@ -195,11 +196,12 @@ Status Worker::commit() {
   TRY(rank_->engine().allocate_kv(committed.kv_blocks, launched_.running_requests_max));
   say(Progress{.phase = "warming", .done = 0, .total = 1});
   const StepLimits& limits = rank_->engine().step_limits();
-  if (segment_ && step_bytes_max(limits) > std::ssize(segment_->ring_memory())) {
-    return does_not_fit(fmt::format(
-        "a step may take {} in the ring between the ranks, which has {}; lower "
-        "--max-total-tokens or --max-running-requests",
-        format_bytes(step_bytes_max(limits)), format_bytes(std::ssize(segment_->ring_memory()))));
+  const Bytes longest = step_bytes_max(limits) + kRingLengthBytes;
+  if (segment_ && longest > std::ssize(segment_->ring_memory())) {
+    return does_not_fit(
+        fmt::format("a step may take {} bytes in the ring between the ranks, which has {}; lower "
+                    "--max-total-tokens or --max-running-requests",
+                    longest, std::ssize(segment_->ring_memory())));
   }
   return arguments_.rank == 0 ? start_leader(limits) : start_follower(limits);
 }
@@ -220,7 +222,7 @@ Status Worker::start_leader(const StepLimits& limits) {
                                .context_length = launched_.limits.context_length,
                                .vocab = rank_->spec().vocab,
                                .waiting_max = kWaitingMax},
-                    .budget = {.fixed = launched_.options.chunked_prefill_size,
+                    .budget = {.chunk_max = launched_.options.chunked_prefill_size,
                                .rows_max = limits.rows_max,
                                .step_time_max = launched_.options.step_time_max}});
   return leader_->warm_up();

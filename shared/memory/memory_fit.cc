@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "shared/memory/search.h"
+#include "shared/memory/step_message.h"
 
 namespace plimsoll {
 namespace {
@@ -32,10 +33,11 @@ Tokens context_ceiling(const FitInputs& in) {
 
 Tokens context_floor(const FitInputs& in) { return std::min(kContextFloor, context_ceiling(in)); }
 
-// KV blocks that are wanted: by max_total_tokens, else by demand.
+// KV blocks that are wanted: by max_total_tokens, else by demand; no more than a step can name.
 Blocks blocks_wanted(const FitInputs& in, Tokens context, std::int64_t requests) {
-  if (in.max_total_tokens) return *in.max_total_tokens / kKvBlockTokens;
-  return requests * blocks_of_tokens(context);
+  const Blocks wanted = in.max_total_tokens ? *in.max_total_tokens / kKvBlockTokens
+                                            : requests * blocks_of_tokens(context);
+  return std::min(wanted, step_blocks_max(in, step_shape(in, context, requests)));
 }
 
 bool all_wanted_fits(const FitInputs& in, Tokens context, std::int64_t requests) {
@@ -76,6 +78,11 @@ StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t re
   step.step_tokens_max = std::max(in.chunked_prefill_size.value_or(kStepTokensDefault), requests);
   step.logit_rows_max = std::min(step.step_tokens_max, std::max(requests, kLogitRowsMin));
   return step;
+}
+
+Blocks step_blocks_max(const FitInputs& in, const StepShape& step) {
+  if (in.tp() == 1) return std::numeric_limits<Blocks>::max();
+  return ring_blocks_max(step.step_tokens_max, step.max_running_requests, step.logit_rows_max);
 }
 
 Fit decide_fit(const FitInputs& in) {

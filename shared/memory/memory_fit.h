@@ -48,5 +48,7 @@ Bytes rank_bytes(const FitInputs& in, const RankShape& rank, const Fit& fit);
 
 StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t requests);
 Blocks blocks_of_tokens(Tokens tokens);  // rounded up
+// That the ring between several ranks can carry in one step; no bound for one rank.
+Blocks step_blocks_max(const FitInputs& in, const StepShape& step);
 
 }  // namespace plimsoll

@@ -73,6 +73,13 @@ std::vector<std::string> notes_of(const Problem& problem, const Fit& fit) {
         "KV holds {} of {} running requests at the full context; more when they are shorter",
         fit.kv_blocks / blocks_of_tokens(fit.step.context_length), requests));
   }
+  const Blocks named = step_blocks_max(in, fit.step);
+  if (fit.kv_blocks == named &&
+      named < (in.max_total_tokens ? *in.max_total_tokens / kKvBlockTokens : demand)) {
+    notes.push_back(
+        fmt::format("KV is {} tokens: as many blocks as a step can name to the other ranks",
+                    grouped(named * kKvBlockTokens)));
+  }
   if (in.chunked_prefill_size && *in.chunked_prefill_size < fit.step.step_tokens_max) {
     notes.push_back(
         fmt::format("a step has up to {} tokens instead of {}: one of each running "

@@ -6,6 +6,7 @@
 
 #include "shared/base/text.h"
 #include "shared/memory/search.h"
+#include "shared/memory/step_message.h"
 #include "shared/options/option_value.h"
 
 namespace plimsoll {
@@ -130,13 +131,33 @@ std::string total_too_small(const OptionSet& options, const Fit& fit) {
       needed * kKvBlockTokens, std::max<Tokens>(1, fit.kv_blocks * kKvBlockTokens));
 }
 
+// The ring between the ranks does not grow with what a step holds.
+std::string ring_too_small(const FitInputs& in, const Fit& fit, const MemoryBudget& budget) {
+  const StepShape& step = fit.step;
+  std::vector<std::string> lines = {fmt::format(
+      "the plan does not fit: a step of {} tokens, {} requests and {} KV blocks (one request of {} "
+      "tokens) takes {} in the ring between {} ranks, which has {}",
+      step.step_tokens_max, step.max_running_requests, blocks_of_tokens(step.context_length),
+      grouped(step.context_length),
+      format_exact_bytes(kRingLengthBytes +
+                         step_message_bytes(step.step_tokens_max, step.max_running_requests,
+                                            blocks_of_tokens(step.context_length),
+                                            step.logit_rows_max)),
+      in.tp(), format_exact_bytes(kStepRingBytesDefault))};
+  for (std::string& line : remedies(in, budget, neediest_rank(in, fit).bytes)) {
+    lines.push_back(std::move(line));
+  }
+  return join(lines, "\n");
+}
+
 }  // namespace
 
 MemoryWindow find_window(const FitInputs& in, const MemoryBudget& budget) {
   MemoryWindow window;
   const Bytes needed = neediest_rank(in, least_fit(in)).bytes;
   const Fit least = least_fit(in);
-  const bool holds_one = least.kv_blocks >= blocks_of_tokens(least.step.context_length);
+  const Blocks needs = blocks_of_tokens(least.step.context_length);
+  const bool holds_one = least.kv_blocks >= needs && step_blocks_max(in, least.step) >= needs;
   if (needed <= budget.per_rank_max && holds_one) window.device_memory_min = needed;
   window.context_length_max = largest_fitting(
       in, 1, in.model->context_length,
@@ -163,6 +184,9 @@ MemoryWindow find_window(const FitInputs& in, const MemoryBudget& budget) {
 std::string refusal_message(const FitInputs& in, const MemoryBudget& budget,
                             const OptionSet& options) {
   const Fit fit = least_fit(in);
+  if (step_blocks_max(in, fit.step) < blocks_of_tokens(fit.step.context_length)) {
+    return ring_too_small(in, fit, budget);
+  }
   if (fit.kv_blocks < blocks_of_tokens(fit.step.context_length)) {
     return total_too_small(options, fit);
   }

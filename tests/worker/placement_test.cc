@@ -3,6 +3,9 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace plimsoll {
 namespace {
@@ -20,7 +23,12 @@ TEST(Placement, NodesThatCannotBeAreRefusedWithAReason) {
 TEST(Placement, TheFirstNodeCanBeBoundOrIsRefusedByTheSystem) {
   std::thread other([] {  // the policy is of one thread
     const Status bound = bind_to_memory_node(0);
-    if (bound) return;
+    if (bound) {
+      int policy = -1;
+      ASSERT_EQ(::syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0), 0);
+      EXPECT_EQ(policy, MPOL_PREFERRED) << "a strict bind runs out of memory beside a free node";
+      return;
+    }
     EXPECT_EQ(bound.error().code, Code::unavailable);  // a container without the permission
   });
   other.join();

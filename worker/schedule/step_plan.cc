@@ -7,11 +7,13 @@
 #include <fmt/format.h>
 
 #include "kernels/backend.h"
+#include "shared/memory/step_message.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kHeaderWords = 5;
+constexpr std::size_t kHeaderWords = kStepHeaderWords;
+static_assert(sizeof(StepSequence) == kStepSequenceWords * kStepWordBytes);
 
 template <typename T>
 void append(std::vector<std::byte>& bytes, std::span<const T> values) {
@@ -75,10 +77,8 @@ StepPlan make_step_plan(const StepLimits& limits) {
 }
 
 Bytes step_bytes_max(const StepLimits& limits) {
-  return static_cast<Bytes>(sizeof(std::uint32_t)) *
-             (static_cast<Bytes>(kHeaderWords) + limits.rows_max + limits.kv_blocks +
-              limits.logit_rows_max) +
-         static_cast<Bytes>(sizeof(StepSequence)) * limits.sequences_max;
+  return step_message_bytes(limits.rows_max, limits.sequences_max, limits.kv_blocks,
+                            limits.logit_rows_max);
 }
 
 void encode_step(StepKind kind, const StepPlan& plan, std::vector<std::byte>& bytes) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/check.h"
+#include "shared/memory/step_message.h"
 #include "worker/collective/segment_wait.h"
 
 namespace plimsoll {
@@ -14,6 +15,7 @@ namespace {
 
 using Length = std::uint32_t;
 constexpr std::uint64_t kLengthBytes = sizeof(Length);
+static_assert(kLengthBytes == kRingLengthBytes);
 
 SegmentCounter published_counter(const ReplicaSegment& segment) {
   return {segment.ring().published, segment.ring().published_sleepers};

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "shared/memory/search.h"
+#include "shared/memory/step_message.h"
 #include "tests/support/model_specs.h"
 
 namespace plimsoll {
 namespace {
 
-FitInputs inputs_of(const ModelSpec& model, Bytes budget) {
-  const Result<ShardPlan> shards = plan_shards(model, 1);
+FitInputs inputs_of(const ModelSpec& model, Bytes budget, std::int64_t tp = 1) {
+  const Result<ShardPlan> shards = plan_shards(model, tp);
   EXPECT_TRUE(shards);
   FitInputs in{.model = &model,
                .ranks = {},
@@ -18,10 +19,12 @@ FitInputs inputs_of(const ModelSpec& model, Bytes budget) {
                .max_total_tokens = {},
                .max_running_requests = {},
                .chunked_prefill_size = {}};
-  in.ranks.push_back({.shard = shards->ranks[0],
-                      .weights = rank_weights(model, shards->ranks[0]).bytes(),
-                      .threads = 1,
-                      .leader = true});
+  for (const RankShard& shard : shards->ranks) {
+    in.ranks.push_back({.shard = shard,
+                        .weights = rank_weights(model, shard).bytes(),
+                        .threads = 1,
+                        .leader = in.ranks.empty()});
+  }
   return in;
 }
 
@@ -37,6 +40,26 @@ TEST(MemoryFit, KeepsWhatWasGiven) {
   EXPECT_EQ(fit.step.max_running_requests, 7);
   EXPECT_EQ(fit.step.step_tokens_max, 128);
   EXPECT_EQ(fit.kv_blocks, 7 * 32);
+}
+
+TEST(MemoryFit, TheLargestStepOfSeveralRanksFitsInTheirRing) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  for (const bool by_total : {false, true}) {
+    FitInputs in = inputs_of(model, 1000 * 1000 * kGiB, 3);
+    in.context_length = 8192;
+    in.max_running_requests = 2000;
+    if (by_total) in.max_total_tokens = 1'000'000'000;
+    const Fit fit = decide_fit(in);
+    ASSERT_TRUE(fit.fits);
+    const StepShape& step = fit.step;
+    const Bytes longest =
+        kRingLengthBytes + step_message_bytes(step.step_tokens_max, step.max_running_requests,
+                                              fit.kv_blocks, step.logit_rows_max);
+    EXPECT_LE(longest, kStepRingBytesDefault);
+    EXPECT_GT(longest + kStepWordBytes, kStepRingBytesDefault);
+    in.ranks.resize(1);
+    EXPECT_GT(decide_fit(in).kv_blocks, fit.kv_blocks);
+  }
 }
 
 TEST(MemoryFit, MoreRequestsThanFitAtFullLengthShareTheBlocks) {
