@@ -1,7 +1,6 @@
 #include "shared/options/option_parse.h"
 
 #include <map>
-#include <sstream>
 #include <string_view>
 
 #include <boost/program_options.hpp>
@@ -83,49 +82,73 @@ class Collector {
   std::vector<std::string> mistakes_;
 };
 
-// `"a b"` is a b.
-std::string_view unquoted(std::string_view text) {
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
-    text.remove_prefix(1);
-    text.remove_suffix(1);
+bool is_blank(char c) { return trim(std::string_view(&c, 1)).empty(); }
+
+// Where a comment begins: at a `#` that is first or after white space; else the text's end.
+std::size_t comment_begin(std::string_view text) {
+  for (std::size_t at = text.find('#'); at != std::string_view::npos; at = text.find('#', at + 1)) {
+    if (at == 0 || is_blank(text[at - 1])) return at;
   }
-  return text;
+  return text.size();
 }
 
-// Line by line, so that every mistake has its line and none hides the next.
-void read_lines(std::string_view content, const std::string& file,
-                const po::options_description& description, Collector& collector) {
+// What stands after the `=`. Quotes keep white space and `#`: `"a #b"` is a #b.
+Result<std::string_view> file_value(std::string_view text) {
+  const std::string_view value = trim(text);
+  // A `#` right after the `=` is no comment.
+  if (value.empty() || value.front() != '"') {
+    return text.substr(0, 1) == "#" ? trim(text.substr(0, 1 + comment_begin(text.substr(1))))
+                                    : trim(text.substr(0, comment_begin(text)));
+  }
+  // A quote closes where nothing but a comment follows.
+  for (std::size_t at = value.find('"', 1); at != std::string_view::npos;
+       at = value.find('"', at + 1)) {
+    const std::string_view rest = value.substr(at + 1);
+    if (rest.empty() || (is_blank(rest.front()) && trim(rest).substr(0, 1) == "#")) {
+      return value.substr(1, at - 1);
+    }
+  }
+  return invalid(fmt::format("{} has no closing quote before its end or a comment", value));
+}
+
+// Line by line, so that every mistake has its line and none hides the next. Not by Boost, which
+// cuts a value at any `#`.
+void read_lines(std::string_view content, const std::string& file, Collector& collector) {
   std::map<std::string, std::size_t, std::less<>> line_of;  // by option name
   std::size_t number = 0;
   for (const std::string_view line : split(content, '\n')) {
     const std::string place = fmt::format("{}:{}", file, ++number);
-    if (trim(line).substr(0, 1) == "[") {
+    const std::string_view text = trim(line);
+    if (text.empty() || text.front() == '#') continue;
+    if (text.front() == '[') {
       collector.mistake(fmt::format("{}: there are no sections; write `name = value`", place));
       continue;
     }
-    try {
-      std::istringstream stream{std::string(line)};
-      const auto parsed = po::parse_config_file(stream, description, true);
-      for (const po::option& option : parsed.options) {
-        const OptionRow* row = find_option(option.string_key);
-        const std::string name(row == nullptr ? option.string_key : std::string(row->name));
-        const auto [first, is_new] = line_of.emplace(name, number);
-        if (!is_new) {
-          collector.mistake(fmt::format("{}: '{}' is set a second time (first in line {})", place,
-                                        option.string_key, first->second));
-          continue;
-        }
-        const std::string text = option.value.empty() ? "" : option.value.front();
-        collector.assign(option.string_key, unquoted(text), Source::file, place);
-      }
-    } catch (const po::error&) {
-      collector.mistake(fmt::format("{}: '{}' is not `name = value`", place, trim(line)));
+    const std::size_t equals = text.find('=');
+    const std::string_view written = trim(text.substr(0, equals));
+    if (equals == std::string_view::npos || written.empty() ||
+        comment_begin(written) < written.size()) {
+      collector.mistake(fmt::format("{}: '{}' is not `name = value`", place, text));
+      continue;
+    }
+    const OptionRow* row = find_option(written);
+    const std::string name(row == nullptr ? written : row->name);
+    const auto [first, is_new] = line_of.emplace(name, number);
+    if (!is_new) {
+      collector.mistake(fmt::format("{}: '{}' is set a second time (first in line {})", place,
+                                    written, first->second));
+      continue;
+    }
+    const Result<std::string_view> value = file_value(text.substr(equals + 1));
+    if (value) {
+      collector.assign(written, *value, Source::file, place);
+    } else {
+      collector.mistake(fmt::format("{}: {}: {}", place, name, value.error().message));
     }
   }
 }
 
-void read_config_file(const OptionSources& sources, const po::options_description& description,
-                      Collector& collector) {
+void read_config_file(const OptionSources& sources, Collector& collector) {
   namespace fs = std::filesystem;
   std::error_code failure;
   const fs::path path = sources.file ? *sources.file : default_folders().config_file;
@@ -135,7 +158,7 @@ void read_config_file(const OptionSources& sources, const po::options_descriptio
     collector.mistake(fmt::format("configuration file: {}", content.error().message));
     return;
   }
-  read_lines(*content, path.string(), description, collector);
+  read_lines(*content, path.string(), collector);
 }
 
 void read_environment(const OptionSources& sources, Collector& collector) {
@@ -217,7 +240,7 @@ Result<OptionSources> process_sources(int argc, const char* const* argv) {
 Result<OptionSet> parse_options(const OptionSources& sources) {
   const po::options_description description = described_options();
   Collector collector;
-  read_config_file(sources, description, collector);
+  read_config_file(sources, collector);
   read_environment(sources, collector);
   read_flags(sources, description, collector);
   return collector.take();
@@ -225,7 +248,7 @@ Result<OptionSet> parse_options(const OptionSources& sources) {
 
 Result<OptionSet> parse_option_text(std::string_view content, const std::string& file) {
   Collector collector;
-  read_lines(content, file, described_options(), collector);
+  read_lines(content, file, collector);
   return collector.take();
 }
 

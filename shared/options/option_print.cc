@@ -103,6 +103,13 @@ std::string origin_text(const Origin& origin) {
   return fmt::format("{} {}", source_name(origin.source), origin.place);
 }
 
+// In quotes where the file's rules would cut it otherwise.
+std::string file_text(const std::string& text) {
+  const bool is_plain =
+      text == trim(text) && text.find('#') == std::string::npos && text.substr(0, 1) != "\"";
+  return is_plain ? text : fmt::format("\"{}\"", text);
+}
+
 }  // namespace
 
 std::string option_help() {
@@ -193,7 +200,7 @@ std::string show_config(const OptionSet& set, ConfigShow show) {
   std::vector<std::string> lines;
   std::size_t widest = 0;
   for (const OptionRow& row : option_table()) {
-    const std::string text = option_text(set.values, row);
+    const std::string text = file_text(option_text(set.values, row));
     lines.push_back(fmt::format("{} ={}{}", row.name, text.empty() ? "" : " ", text));
     widest = std::max(widest, lines.back().size());
   }

@@ -98,6 +98,7 @@ constexpr std::array<OptionRow, 23> kTable = {{
      .field = &Options::devices,
      .kind = OptionKind::word,
      .words = kDevices,
+     .others = "GPUs need the CUDA backend, which this build does not have",
      .effect = Effect::full,
      .help = "Devices that ranks run on."},
     {.name = "cpu-path",

@@ -32,6 +32,7 @@ struct OptionRow {
   std::int64_t min = 0;  // of a count; bytes of a size; milliseconds of a duration
   std::int64_t max = 0;
   std::span<const std::string_view> words = {};  // the allowed ones, of a word
+  std::string_view others = {};                  // why other words are not allowed, one clause
   std::string_view unit = {};                    // of a count: "tokens"
   std::string_view empty = {};  // what an empty text means, where it is the default
   Effect effect = Effect::full;

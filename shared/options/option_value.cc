@@ -76,6 +76,7 @@ Status check_text(const OptionRow& row, std::string_view text) {
     return {};
   }
   if (std::find(row.words.begin(), row.words.end(), text) != row.words.end()) return {};
+  if (!row.others.empty()) return invalid(fmt::format("'{}': {}", text, row.others));
   const std::string meant = nearest(text, row.words);
   return invalid(fmt::format("'{}' is not one of the words{}", text,
                              meant.empty() ? "" : fmt::format(", did you mean '{}'?", meant)));

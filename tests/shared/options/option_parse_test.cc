@@ -64,6 +64,29 @@ TEST_F(OptionParse, FileTakesCommentsQuotesBlankLinesAndCarriageReturns) {
   EXPECT_EQ(set->values.port, 9);
 }
 
+TEST_F(OptionParse, AHashIsACommentOnlyAtTheStartOrAfterWhiteSpaceOutsideQuotes) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"model = \"/models/a #1.gguf\"", "/models/a #1.gguf"},
+      {"model = \"/models/#1.gguf\"  # the \"first\"", "/models/#1.gguf"},
+      {"model = /models/a#1.gguf # why", "/models/a#1.gguf"},
+      {"model =#1", "#1"},
+      {"model = \"a\" b\"", "a\" b"},
+      {"model = it\"s # why", "it\"s"},
+      {"model = a=b", "a=b"},
+      {"  # model = a\nmodel = b", "b"}};
+  for (const auto& [text, model] : cases) {
+    config(text);
+    const Result<OptionSet> set = parse_options(sources_);
+    ASSERT_TRUE(set) << text << ": " << set.error().message;
+    EXPECT_EQ(set->values.model, model) << text;
+  }
+  config("model = \"a #1\nserved-model-name = # none\nport # = 9\n= 3\n");
+  const std::string f = file_.string();
+  EXPECT_EQ(mistakes(), f + ":1: model: \"a #1 has no closing quote before its end or a comment\n" +
+                            f + ":3: 'port # = 9' is not `name = value`\n" + f +
+                            ":4: '= 3' is not `name = value`");
+}
+
 TEST_F(OptionParse, FlagsTakeAliasesUnderscoresAndNegativeValues) {
   sources_.flags = {"--tensor_parallel_size", "2", "--max-model-len=4096", "--tp", "3"};
   const Result<OptionSet> set = parse_options(sources_);

@@ -69,10 +69,13 @@ TEST(OptionPrint, ShownConfigurationReadsBack) {
   set.values.device_memory = 3 * kGiB;
   set.values.model = "/m.gguf";
   set.origins["device-memory"] = {Source::flag, "--device-memory"};
-  for (const bool origins : {false, true}) {
-    const Result<OptionSet> back = parse_option_text(show_config(set, {.origins = origins}), "x");
-    ASSERT_TRUE(back) << back.error().message;
-    EXPECT_EQ(back->values, set.values);
+  for (const char* model : {"/m.gguf", "/models/a #1.gguf", "\"m\"", " m ", "#1"}) {
+    set.values.model = model;
+    for (const bool origins : {false, true}) {
+      const Result<OptionSet> back = parse_option_text(show_config(set, {.origins = origins}), "x");
+      ASSERT_TRUE(back) << back.error().message;
+      EXPECT_EQ(back->values, set.values) << model;
+    }
   }
   EXPECT_NE(show_config(set, {.origins = true}).find("# flag --device-memory\n"),
             std::string::npos);

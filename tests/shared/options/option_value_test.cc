@@ -34,6 +34,21 @@ TEST(OptionValue, CountsRefuseSignsSpacesAndOverflow) {
   }
 }
 
+TEST(OptionValue, DevicesOfGpusAreRefusedWithTheReason) {
+  Options options;
+  for (const char* text : {"0", "0,1", "GPU-8a56a4bc-3184-a4f2-7a5b-91a3b6b2f7a1", "cuda"}) {
+    const Status stored = set_option(options, *find_option("devices"), text);
+    ASSERT_FALSE(stored) << text;
+    EXPECT_EQ(exit_code(stored.error().code), 78);
+    EXPECT_EQ(stored.error().message,
+              std::string("'") + text +
+                  "': GPUs need the CUDA backend, which this build does not have (allowed: auto or "
+                  "cpu)");
+  }
+  EXPECT_TRUE(set_option(options, *find_option("devices"), "cpu"));
+  EXPECT_TRUE(set_option(options, *find_option("devices"), "auto"));
+}
+
 TEST(OptionValue, AutoEmptiesAnOptional) {
   Options options;
   options.threads = 3;
