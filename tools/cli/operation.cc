@@ -45,6 +45,18 @@ int report_reply(const Invocation& call, const Reply& reply) {
   return code;
 }
 
+int report_misuse(const Invocation& call, const std::string& message) {
+  return report_reply(call, {.exit_code = kExitUsage, .message = message, .result = {}});
+}
+
+void print_text(Console& console, bool json, const std::string& text) {
+  if (json) {
+    console.out << dump_json(Json::object({{"text", text}}), 2) << std::endl;
+  } else {
+    console.out << text << std::flush;
+  }
+}
+
 int report_not_running(const Invocation& call) {
   const std::string message = fmt::format(
       "no plimsolld runs in {} (`plimsoll start` launches one; --runtime-dir names "

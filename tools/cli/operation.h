@@ -17,6 +17,12 @@ Result<Reply> run_operation(const Invocation& call, const Command& command);
 // returns its exit code. A refusal's message goes to stderr.
 int report_reply(const Invocation& call, const Reply& reply);
 
+// A mistake in a call, found by the verb itself: as report_reply(), with exit code 2.
+int report_misuse(const Invocation& call, const std::string& message);
+
+// Text as it is, or {"text": ...}.
+void print_text(Console& console, bool json, const std::string& text);
+
 // "no daemon runs in ...", exit code 4.
 int report_not_running(const Invocation& call);
 

@@ -19,6 +19,12 @@ namespace {
 // A prompt may wait in the queue before its first token.
 constexpr seconds kSilenceMax{300};
 
+// What a caller may do about a deployment that does not serve: start it, look why, or wait.
+int exit_code_of(std::string_view state) {
+  if (state == "stopped") return kExitNotRunning;
+  return state == "failed" ? kExitFailed : exit_code(Code::unavailable);
+}
+
 void print_json(const Invocation& call, const ChatStream& stream) {
   call.console.out << dump_json(Json::object({{"answer", stream.answer()},
                                               {"finish_reason", stream.finish_reason()},
@@ -79,17 +85,18 @@ Result<int> run_chat(const Invocation& call) {
     const std::string& text = given->second;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), max_tokens);
     if (failure != std::errc() || end != text.data() + text.size() || max_tokens < 1) {
-      call.console.err << fmt::format("plimsoll chat: --max-tokens: '{}' is no number of tokens\n",
-                                      text);
-      return kExitUsage;
+      return report_misuse(call, fmt::format("--max-tokens: '{}' is no number of tokens", text));
     }
   }
   if (!is_daemon_running(call)) return report_not_running(call);
   const Json status = TRY(ask_status(runtime_of(call)));
   const std::string state = text_at(status, {"state"});
   if (state != "serving") {
-    return unavailable(
-        fmt::format("the deployment is {}, not serving; `plimsoll status` says more", state));
+    return report_reply(
+        call, {.exit_code = exit_code_of(state),
+               .message = fmt::format(
+                   "the deployment is {}, not serving; `plimsoll status` says more", state),
+               .result = {}});
   }
   const HttpRequest request{.method = "POST",
                             .url = text_at(status, {"url"}) + "/v1/chat/completions",

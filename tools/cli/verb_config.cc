@@ -53,20 +53,19 @@ Result<int> run_config(const Invocation& call) {
   if (what == "show") return show(call);
   if (what == "check") return check(call);  // mistakes were found before this was called
   if (what == "default") {
-    call.console.out << default_config_file();
+    print_text(call.console, call.line.json, default_config_file());
     return kExitOk;
   }
   if (what == "reference") {
-    call.console.out << option_reference();
+    print_text(call.console, call.line.json, option_reference());
     return kExitOk;
   }
   if (what == "schema") {
     call.console.out << dump_json(option_schema(), 2) << std::endl;
     return kExitOk;
   }
-  call.console.err << fmt::format(
-      "plimsoll config: '{}' is none of show, check, default, reference and schema\n", what);
-  return kExitUsage;
+  return report_misuse(
+      call, fmt::format("'{}' is none of show, check, default, reference and schema", what));
 }
 
 }  // namespace plimsoll

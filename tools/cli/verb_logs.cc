@@ -47,16 +47,15 @@ Result<int> run_logs(const Invocation& call) {
     const std::string& text = given->second;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), lines);
     if (failure != std::errc() || end != text.data() + text.size()) {
-      call.console.err << fmt::format("plimsoll logs: -n: '{}' is no number of lines\n", text);
-      return kExitUsage;
+      return report_misuse(call, fmt::format("-n: '{}' is no number of lines", text));
     }
   }
   Result<LogTail> log = LogTail::open(log_path(call));
   if (!log && log.error().code == Code::not_found) {
-    call.console.err << fmt::format(
-        "plimsoll logs: nothing has been logged yet: {} (--state-dir names another instance)\n",
-        log.error().message);
-    return kExitNotRunning;
+    const std::string message =
+        fmt::format("nothing has been logged yet: {} (--state-dir names another instance)",
+                    log.error().message);
+    return report_reply(call, {.exit_code = kExitNotRunning, .message = message, .result = {}});
   }
   if (!log) return log.error();
   print(call, TRY(log->last(lines)));

@@ -12,10 +12,8 @@ Result<int> run_reconfigure(const Invocation& call) {
   for (const std::string& word : call.line.arguments) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0) {
-      call.console.err << fmt::format(
-          "plimsoll reconfigure: '{}' is not NAME=VALUE, for example max-queued-requests=100\n",
-          word);
-      return kExitUsage;
+      return report_misuse(
+          call, fmt::format("'{}' is not NAME=VALUE, for example max-queued-requests=100", word));
     }
     assignments.push(Json::array({word.substr(0, equals), word.substr(equals + 1)}));
   }

@@ -37,7 +37,8 @@ int report_dead(const Invocation& call) {
       fmt::format("plimsolld is not running in {}", runtime_of(call).string());
   call.console.err << "plimsoll status: " << message << std::endl;
   if (call.line.json) {
-    Json json = Json::object({{"state", "not_running"}, {"message", message}});
+    Json json = Json::object(
+        {{"exit_code", kExitNotRunning}, {"state", "not_running"}, {"message", message}});
     if (!last.is_null()) json.set("last_known", last);
     call.console.out << dump_json(json, 2) << std::endl;
   } else {

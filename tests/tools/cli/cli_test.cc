@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
 #include "shared/options/option_print.h"
 #include "tests/support/fake_daemon.h"
 #include "tests/support/scripted_server.h"
@@ -96,6 +97,51 @@ TEST_F(Cli, ExitCodesSayWhatWentWrong) {
     EXPECT_EQ(done.err.empty(), c.code == 0) << c.words.front() << ": " << done.err;
   }
   EXPECT_EQ(run_plainly({}).code, 2);
+}
+
+TEST_F(Cli, JsonIsAnsweredWhateverHappens) {
+  const std::vector<std::string> refused[] = {{"nonsense", "--json"},
+                                              {"status", "--nonsense", "--json"},
+                                              {"help", "nonsense", "--json"},
+                                              {"config", "nonsense", "--json"},
+                                              {"config", "check", "--port", "70000", "--json"},
+                                              {"chat", "--max-tokens", "0", "hi", "--json"},
+                                              {"plan", "--json"},
+                                              {"logs", "-n", "x", "--json"},
+                                              {"reconfigure", "port", "--json"},
+                                              {"status", "--json"},
+                                              {"logs", "--json"}};
+  for (const std::vector<std::string>& words : refused) {
+    const Done done = run(words);
+    const Result<Json> json = parse_json(done.out);
+    ASSERT_TRUE(json && json->is_object()) << words.front() << ": " << done.out << done.err;
+    ASSERT_NE(json->find("exit_code"), nullptr) << done.out;
+    EXPECT_EQ(json->find("exit_code")->as_int(), done.code) << words.front();
+    ASSERT_NE(json->find("message"), nullptr) << done.out;
+    EXPECT_NE(done.err.find(json->find("message")->as_string()), std::string::npos) << done.err;
+  }
+  const std::pair<std::vector<std::string>, std::string> texts[] = {
+      {{"config", "default"}, default_config_file()},
+      {{"config", "reference"}, option_reference()},
+      {{"help"}, run({"help"}).out},
+      {{"help", "start"}, run({"help", "start"}).out},
+      {{"start", "--help"}, run({"help", "start"}).out}};
+  for (auto [words, text] : texts) {
+    words.emplace_back("--json");
+    const Result<Json> json = parse_json(run(words).out);
+    ASSERT_TRUE(json) << words.front();
+    EXPECT_EQ(json->find("text")->as_string(), text);
+  }
+}
+
+TEST_F(Cli, APlanRefusesATokenizerThatTheRouterCannotRead) {
+  const std::string file = model();
+  std::string bytes = read_file(file, kMiB * 16).value();
+  bytes.replace(bytes.find("gpt2", bytes.find("tokenizer.ggml.model")), 4, "bert");
+  ASSERT_TRUE(write_file(file, bytes));
+  const Done done = run({"plan", "--model", file});
+  EXPECT_EQ(done.code, 78);
+  EXPECT_NE(done.err.find("tokenizer is 'bert'"), std::string::npos) << done.err;
 }
 
 TEST_F(Cli, APlanIsATableOrJson) {
@@ -242,8 +288,14 @@ TEST_F(Cli, ChatSaysWhyThereIsNoAnswer) {
   const Done full = run({"chat", "hi"});
   EXPECT_EQ(full.code, 75);
   EXPECT_EQ(full.err, "plimsoll chat: the queue is full\n");
-  state = "loading";
-  EXPECT_EQ(run({"chat", "hi"}).code, 75);
+  const std::pair<const char*, int> codes[] = {
+      {"starting", 75}, {"draining", 75}, {"stopped", 4}, {"failed", 1}};
+  for (const auto& [other, code] : codes) {
+    state = other;
+    const Done done = run({"chat", "hi"});
+    EXPECT_EQ(done.code, code) << other;
+    EXPECT_NE(done.err.find(other), std::string::npos) << done.err;
+  }
 }
 
 }  // namespace
