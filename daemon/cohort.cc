@@ -70,6 +70,7 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   state_ = CohortState::loading;
   was_killed_ = false;
   figures_ = {};
+  rounds_.clear();
   endpoint_ = plimsoll::request_endpoint(setup_.runtime, setup_.replica, incarnation_);
   out.emplace_back(CreateSegment{setup_.replica, incarnation_, setup_.plan->tp});
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
@@ -349,6 +350,18 @@ void Cohort::check_loading(TimePoint now, Actions& out) {
   }
 }
 
+// Who holds up the others: of the ranks without a sign since then the one that is furthest behind
+// in the collectives, where its peers wait for it; the suspect when none is behind it.
+std::int64_t Cohort::last_to_join(std::int64_t suspect, TimePoint silent_since) const {
+  if (rounds_.size() != workers_.size()) return suspect;
+  auto last = static_cast<std::size_t>(suspect);
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    const bool is_behind = static_cast<std::int32_t>(rounds_[rank] - rounds_[last]) < 0;
+    if (is_behind && workers_[rank].last_sign <= silent_since) last = rank;
+  }
+  return static_cast<std::int64_t>(last);
+}
+
 void Cohort::check_ready(TimePoint now, Actions& out) {
   const Duration stall = options().stall_timeout;
   // After a pause of the daemon itself nobody else is to blame for silence.
@@ -361,14 +374,16 @@ void Cohort::check_ready(TimePoint now, Actions& out) {
       std::min_element(workers_.begin(), workers_.end(),
                        [](const Worker& a, const Worker& b) { return a.last_sign < b.last_sign; });
   if (now - silent->last_sign >= stall) {
-    return condemn(silent - workers_.begin(),
+    const std::int64_t rank = last_to_join(silent - workers_.begin(), now - stall / 2);
+    const Worker& culprit = workers_[static_cast<std::size_t>(rank)];
+    return condemn(rank,
                    timed_out(fmt::format("hangs: it has not answered for {:.1f} s "
                                          "(--stall-timeout)",
-                                         to_seconds(now - silent->last_sign))),
+                                         to_seconds(now - culprit.last_sign))),
                    now, out);
   }
   if (now - figures_.step_at >= stall) {
-    return condemn(0,
+    return condemn(last_to_join(0, now),
                    timed_out(fmt::format("hangs: {} requests wait and no step has finished for "
                                          "{:.1f} s (--stall-timeout)",
                                          figures_.last.running + figures_.last.waiting,

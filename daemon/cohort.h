@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/events.h"
@@ -72,6 +73,8 @@ class Cohort {
   void child_exited(std::int64_t rank, const Ending& ending, TimePoint now, Actions& out);
   void hello(const std::string& peer, const Hello& hello, TimePoint now, Actions& out);
   void said(std::int64_t rank, const Message& message, TimePoint now, Actions& out);
+  // Collective rounds that each rank has joined by now.
+  void note_rounds(std::vector<std::uint32_t> rounds) { rounds_ = std::move(rounds); }
   void tick(TimePoint now, Actions& out);
 
   // Finish what runs, then leave; an error only if it never happens (the caller has the deadline).
@@ -108,6 +111,7 @@ class Cohort {
   void rest(TimePoint now, Actions& out);
   void condemn(std::int64_t rank, Error verdict, TimePoint now, Actions& out);
   void check_loading(TimePoint now, Actions& out);
+  std::int64_t last_to_join(std::int64_t suspect, TimePoint silent_since) const;
   void check_ready(TimePoint now, Actions& out);
 
   Setup setup_;
@@ -125,6 +129,7 @@ class Cohort {
   bool was_killed_ = false;
   TimePoint retry_at_;
   LeaderFigures figures_;
+  std::vector<std::uint32_t> rounds_;  // by rank; empty: not known
   std::optional<RootCause> last_cause_;
   bool has_new_cause_ = false;
 };

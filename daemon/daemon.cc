@@ -107,7 +107,7 @@ int Daemon::run() {
     take_output();
     take_endings();
     const std::optional<TimePoint> deadline = supervisor_.next_deadline();
-    if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{});
+    if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{joined_rounds()});
   }
   return *exit_code_;
 }
@@ -177,6 +177,19 @@ void Daemon::take_endings() {
     write_lines(ended->lines);
     handle(ChildExited{id, ended->ending});
   }
+}
+
+std::vector<ReplicaRounds> Daemon::joined_rounds() const {
+  std::vector<ReplicaRounds> all;
+  for (const auto& [replica, segment] : segments_) {
+    ReplicaRounds& joined = all.emplace_back();
+    joined.replica = replica;
+    joined.incarnation = segment.incarnation;
+    for (int rank = 0; rank < segment.view.ranks(); ++rank) {
+      joined.rounds.push_back(segment.view.line(rank).round.load(std::memory_order_acquire));
+    }
+  }
+  return all;
 }
 
 // The supervisor's answer to an event, and to the events that acting on it makes.

@@ -58,6 +58,7 @@ class Daemon {
   void take_output();
   void write_lines(const std::vector<std::string>& lines);
   void take_endings();
+  std::vector<ReplicaRounds> joined_rounds() const;
   void handle(Event event);
 
   void act(MakePlan&& action);

@@ -182,6 +182,14 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
   settle(now, out);
 }
 
+void Deployment::note_rounds(const std::vector<ReplicaRounds>& replicas) {
+  for (const ReplicaRounds& joined : replicas) {
+    Cohort* cohort =
+        cohort_of({.replica = joined.replica, .rank = 0, .incarnation = joined.incarnation});
+    if (cohort != nullptr) cohort->note_rounds(joined.rounds);
+  }
+}
+
 void Deployment::tick(TimePoint now, Actions& out) {
   for (Cohort& cohort : cohorts_) cohort.tick(now, out);
   router_.tick(now, out);

@@ -48,6 +48,8 @@ class Deployment {
   void child_exited(const ChildId& child, const Ending& ending, TimePoint now, Actions& out);
   // Anything but a command. Messages of unknown peers are logged once a peer and dropped.
   void said(const std::string& peer, const Message& message, TimePoint now, Actions& out);
+  // Before a tick: how far the ranks are.
+  void note_rounds(const std::vector<ReplicaRounds>& replicas);
   void tick(TimePoint now, Actions& out);
 
   // In order: the router finishes its requests, then the workers leave, within shutdown_timeout.

@@ -58,7 +58,16 @@ struct ChildExited {
   Ending ending;
 };
 struct StopSignal {};
-struct Tick {};  // the time of next_deadline() has come
+// The time of next_deadline() has come; with the collective rounds that each rank has joined by
+// now.
+struct ReplicaRounds {
+  std::int64_t replica = 0;
+  std::int64_t incarnation = 0;
+  std::vector<std::uint32_t> rounds;  // by rank; they wrap
+};
+struct Tick {
+  std::vector<ReplicaRounds> replicas;
+};
 
 using Event = std::variant<Begin, Planned, ListenerBound, ChildStarted, SpawnFailed, ChildExited,
                            Received, StopSignal, Tick>;

@@ -204,8 +204,10 @@ void Supervisor::on(const StopSignal&, TimePoint now) {
   begin_stop(now);
 }
 
-void Supervisor::on(const Tick&, TimePoint now) {
-  if (deployment_) deployment_->tick(now, out_);
+void Supervisor::on(const Tick& event, TimePoint now) {
+  if (!deployment_) return;
+  deployment_->note_rounds(event.replicas);
+  deployment_->tick(now, out_);
 }
 
 // ---- what follows from the deployment's state ----

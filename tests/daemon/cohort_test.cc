@@ -100,6 +100,35 @@ TEST_F(CohortTest, TokensASecondComeFromTheDifferenceOfAnswers) {
   EXPECT_EQ(cohort.figures().last.running, 0);
 }
 
+TEST_F(CohortTest, OfRanksThatAllFellSilentTheOneWhomTheOthersWaitForIsNamed) {
+  plan_.tp = 3;
+  for (const std::uint32_t base : {100U, 0xFFFFFFFFU}) {  // counters wrap
+    for (std::uint32_t stopped = 0; stopped < 3; ++stopped) {
+      Cohort cohort = this->cohort();
+      cohort.start(1, kStart, out_);
+      for (const std::int64_t rank : {0, 1, 2}) cohort.child_started(rank, 10 + rank, kStart);
+      for (const std::int64_t rank : {0, 1, 2}) hello(cohort, rank);
+      for (const std::int64_t rank : {0, 1, 2}) cohort.said(rank, Loaded{}, kStart, out_);
+      for (const std::int64_t rank : {0, 1, 2}) cohort.said(rank, Ready{"cpu"}, kStart, out_);
+      ASSERT_EQ(cohort.state(), CohortState::ready);
+      for (TimePoint at = kStart; cohort.state() == CohortState::ready; at += milliseconds(100)) {
+        ASSERT_LT(at, kStart + seconds(600));
+        std::vector<std::uint32_t> rounds(3, base + 1);
+        rounds[stopped] = base;
+        cohort.note_rounds(rounds);
+        cohort.tick(at, out_);
+      }
+      out_.clear();
+      for (const std::int64_t rank : {0, 1, 2}) {
+        cohort.child_exited(rank, {true, SIGKILL}, kStart + seconds(700), out_);
+      }
+      const std::optional<RootCause> cause = cohort.take_cause();
+      ASSERT_TRUE(cause);
+      EXPECT_EQ(cause->rank, stopped) << cause->message;
+    }
+  }
+}
+
 TEST_F(CohortTest, ADrainedCohortIsNotStartedAgain) {
   Cohort cohort = this->cohort();
   bring_up(cohort, 1, kStart);
