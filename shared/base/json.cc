@@ -48,7 +48,17 @@ class Builder : public nlohmann::json_sax<Library> {
   const std::string& what() const { return what_; }
 
  private:
+  bool count() {
+    if (++values_ <= limits_.values_max) return true;
+    what_ = fmt::format("more than {} values", limits_.values_max);
+    return false;
+  }
   bool add(Json value) {
+    if (!count()) return false;
+    put(std::move(value));
+    return true;
+  }
+  void put(Json value) {
     if (open_.empty()) {
       root = std::move(value);
     } else if (open_.back().is_array()) {
@@ -56,13 +66,13 @@ class Builder : public nlohmann::json_sax<Library> {
     } else {
       open_.back().as_object().emplace_back(std::move(keys_.back()), std::move(value));
     }
-    return true;
   }
   bool open(Json value) {
     if (open_.size() >= limits_.depth_max) {
       what_ = fmt::format("nested deeper than {} levels", limits_.depth_max);
       return false;
     }
+    if (!count()) return false;
     open_.push_back(std::move(value));
     keys_.emplace_back();
     return true;
@@ -89,12 +99,14 @@ class Builder : public nlohmann::json_sax<Library> {
     open_.pop_back();
     keys_.pop_back();
     if (done.is_object()) keep_last_of_each_key(done.as_object());
-    return add(std::move(done));
+    put(std::move(done));
+    return true;
   }
 
   JsonLimits limits_;
   std::vector<Json> open_;
   std::vector<std::string> keys_;
+  std::size_t values_ = 0;
   std::size_t position_ = 0;
   std::string what_;
 };

@@ -77,7 +77,11 @@ class Json {
 
 struct JsonLimits {
   std::size_t depth_max = 128;
+  // Lists, objects and what is in them. A value takes some 40 bytes, of a text that may be 2.
+  std::size_t values_max = 1'000'000;
 };
+// Between our own processes: the scores of a long prompt are many numbers.
+inline constexpr JsonLimits kMessagePackLimits{.depth_max = 128, .values_max = 64'000'000};
 
 // Errors: Code::invalid with line and column. Duplicate keys keep the last. Invalid UTF-8 is
 // refused.
@@ -87,6 +91,6 @@ Result<Json> parse_json(std::string_view text, JsonLimits limits = {});
 std::string dump_json(const Json& value, int indent = -1);
 
 std::string to_msgpack(const Json& value);
-Result<Json> from_msgpack(std::span<const std::byte> bytes, JsonLimits limits = {});
+Result<Json> from_msgpack(std::span<const std::byte> bytes, JsonLimits limits = kMessagePackLimits);
 
 }  // namespace plimsoll

@@ -47,6 +47,15 @@ TEST(ModelContext, BrokenJsonIs400WithItsPlace) {
   EXPECT_NE(refusal->message.find("line 2"), std::string::npos) << refusal->message;
 }
 
+TEST(ModelContext, ABodyOfTooManyValuesIs400) {
+  std::string many = "[0";
+  for (int i = 0; i < 1'000'000; ++i) many += ",0";
+  const Refusal refusal = read("application/json", many + "]");
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->status, 400);
+  EXPECT_NE(refusal->message.find("more than 1000000 values"), std::string::npos);
+}
+
 TEST(ModelContext, AnEmptyBodyIs400) { EXPECT_TRUE(read("application/json", "")); }
 
 TEST(ModelContext, NamesOfUnknownFieldsAreMadePlain) {

@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -55,6 +57,27 @@ TEST(Json, DepthIsBounded) {
   EXPECT_FALSE(parse_json(deep));
   EXPECT_TRUE(parse_json(deep, {.depth_max = 200}));
   EXPECT_FALSE(parse_json(std::string(1'000'000, '[')));
+}
+
+TEST(Json, TheNumberOfValuesIsBounded) {
+  // The list itself, the object, its two members and the last number.
+  const std::string five = R"([{"a":1,"b":[]},2])";
+  EXPECT_TRUE(parse_json(five, {.values_max = 5}));
+  const auto refused = parse_json(five, {.values_max = 4});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid);
+  EXPECT_NE(refused.error().message.find("more than 4 values"), std::string::npos)
+      << refused.error().message;
+  std::string many = "[0";
+  for (int i = 0; i < 1'000'000; ++i) many += ",0";
+  EXPECT_FALSE(parse_json(many + "]"));
+}
+
+TEST(Json, MessagePackHoldsMoreValuesThanARequestMay) {
+  const std::string packed = to_msgpack(Json(Json::Array(1'200'000, Json(7))));
+  const auto bytes = std::as_bytes(std::span(packed));
+  EXPECT_TRUE(from_msgpack(bytes));
+  EXPECT_FALSE(from_msgpack(bytes, {.values_max = 1000}));
 }
 
 TEST(Json, FindsAndSetsMembers) {
