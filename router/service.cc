@@ -146,16 +146,14 @@ void Service::start_job(ExchangeId exchange, const HttpRequest& request, bool ch
   Refusal refusal;
   if (drain_deadline_) refusal = draining_error();
   if (!refusal) {
-    const CompletionInputs inputs{.request = &request,
-                                  .chat = chat,
-                                  .id = random_id(chat ? "chatcmpl-" : "cmpl-"),
-                                  .created = request.received,
-                                  .random_seed = random_()};
+    const CompletionInputs inputs{
+        .request = &request,
+        .chat = chat,
+        .id = random_id(chat ? "chatcmpl-" : "cmpl-"),
+        .created = request.received,
+        .random_seed = random_(),
+        .admit = [this](std::int64_t choices) { return dispatcher_.admit(choices); }};
     refusal = plan_completion(model_, inputs, plan);
-  }
-  if (!refusal) {
-    const Status admitted = dispatcher_.admit(static_cast<std::int64_t>(plan.generates.size()));
-    if (!admitted) refusal = api_error(admitted.error());
   }
   log_unknown(plan.unknown_fields);
   if (refusal) {

@@ -38,6 +38,17 @@ Refusal check_choices(const RequestFields& fields, std::size_t prompts) {
                                     prompts, fields.n, choices, kChoicesMax));
 }
 
+// All that can be refused before the work on the prompts.
+Refusal check_room(const CompletionInputs& inputs, const RequestFields& fields) {
+  std::size_t prompts = 1;
+  if (!inputs.chat) {
+    if (Refusal refusal = check_batch(fields, prompts)) return refusal;
+  }
+  if (Refusal refusal = check_choices(fields, prompts)) return refusal;
+  const Status admitted = inputs.admit(static_cast<std::int64_t>(prompts) * fields.n);
+  return admitted ? Refusal{} : api_error(admitted.error());
+}
+
 Sampling sampling_of(const ModelContext& model, const RequestFields& fields) {
   Sampling sampling = fields.sampling;
   sampling.logprobs = fields.logprobs ? fields.top_logprobs : -1;
@@ -76,8 +87,8 @@ Refusal plan_completion(ModelContext& model, const CompletionInputs& inputs, Com
   if (Refusal refusal = check_stop_ids(model, fields.sampling.stop_ids)) return refusal;
   fill_job(model, fields, inputs, plan.job);
   plan.unknown_fields = fields.unknown;
+  if (Refusal refusal = check_room(inputs, fields)) return refusal;
   if (Refusal refusal = find_prompts(model, fields, inputs.chat, plan.job.prompts)) return refusal;
-  if (Refusal refusal = check_choices(fields, plan.job.prompts.size())) return refusal;
   const Sampling sampling = sampling_of(model, fields);
   plan.job.stop_ids = sampling.stop_ids;
   for (const Prompt& prompt : plan.job.prompts) {

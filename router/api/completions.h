@@ -2,11 +2,14 @@
 // its choices asks of a leader.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "router/api/model_context.h"
 #include "router/stream/job.h"
+#include "shared/base/result.h"
 #include "shared/control/messages.h"
 
 namespace plimsoll {
@@ -24,6 +27,9 @@ struct CompletionInputs {
   std::string id;
   std::int64_t created = 0;
   std::uint64_t random_seed = 0;
+  // Whether that many choices can be taken now. It is asked before anything is tokenized, so that
+  // what is refused in an overload costs little.
+  std::function<Status(std::int64_t choices)> admit;
 };
 Refusal plan_completion(ModelContext& model, const CompletionInputs& inputs, CompletionPlan& plan);
 

@@ -8,8 +8,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kPromptsMax = 256;                  // of one request
-constexpr std::int64_t kCompletionMaxTokensDefault = 16;  // OpenAI's
+constexpr std::size_t kPromptsMax = 256;                           // of one request
+constexpr std::size_t kBatchBytesMax = std::size_t{4} << 20U;      // of text, of several prompts
+constexpr std::size_t kArgumentsBytesMax = std::size_t{4} << 20U;  // JSON text within a body
+constexpr std::int64_t kCompletionMaxTokensDefault = 16;           // OpenAI's
 
 constexpr std::string_view kRoles[] = {"system",    "developer", "user",
                                        "assistant", "tool",      "function"};
@@ -126,18 +128,25 @@ Refusal content_text(const Json& message, std::size_t index, std::string& text) 
 }
 
 // Clients send a call's arguments as JSON text; templates expect the object.
-void open_tool_arguments(Json& calls) {
-  if (!calls.is_array()) return;
+Refusal open_tool_arguments(Json& calls, std::size_t& bytes) {
+  if (!calls.is_array()) return {};
   for (Json& call : calls.as_array()) {
     const Json* function = call.find("function");
     const Json* arguments = function == nullptr ? nullptr : function->find("arguments");
     if (arguments == nullptr || !arguments->is_string()) continue;
+    bytes += arguments->as_string().size();
+    if (bytes > kArgumentsBytesMax) {
+      return bad_field("messages", fmt::format("the arguments of all tool calls may have {} MiB "
+                                               "together; these have more",
+                                               kArgumentsBytesMax >> 20U));
+    }
     auto parsed = parse_json(arguments->as_string());
     if (!parsed) continue;
     Json changed = *function;
     changed.set("arguments", std::move(*parsed));
     call.set("function", std::move(changed));
   }
+  return {};
 }
 
 Refusal template_messages(const Json& messages, const PromptLimits& limits, Json& out) {
@@ -145,6 +154,7 @@ Refusal template_messages(const Json& messages, const PromptLimits& limits, Json
     return bad_field("messages", "messages must be a list of at least one message");
   }
   std::size_t bytes = 0;
+  std::size_t argument_bytes = 0;
   Json::Array list;
   for (std::size_t i = 0; i < messages.as_array().size(); ++i) {
     const Json& message = messages.as_array()[i];
@@ -158,7 +168,7 @@ Refusal template_messages(const Json& messages, const PromptLimits& limits, Json
     if (copy.find("role")->as_string() == "developer") copy.set("role", "system");
     if (const Json* calls = copy.find("tool_calls")) {
       Json opened = *calls;
-      open_tool_arguments(opened);
+      if (Refusal refusal = open_tool_arguments(opened, argument_bytes)) return refusal;
       copy.set("tool_calls", std::move(opened));
     }
     list.push_back(std::move(copy));
@@ -200,29 +210,49 @@ PromptLimits prompt_limits(const Tokenizer& tokenizer, std::int64_t context_leng
   return {context_length, token_bytes_max * static_cast<std::size_t>(context_length)};
 }
 
-Refusal completion_prompts(const RequestFields& fields, Tokenizer& tokenizer,
-                           const PromptLimits& limits, std::vector<Prompt>& prompts) {
+Refusal check_batch(const RequestFields& fields, std::size_t& count) {
+  count = 1;
   const Json& prompt = fields.prompt;
   if (prompt.is_null()) return bad_field("prompt", "prompt is missing");
-  if (prompt.is_string()) return add_text(prompt.as_string(), fields, tokenizer, limits, prompts);
+  if (prompt.is_string()) return {};
   const Json::Array& list = prompt.as_array();
   if (list.empty()) return bad_field("prompt", "prompt is an empty list");
-  if (list.front().is_number()) return add_ids(list, tokenizer, limits, prompts);
+  if (list.front().is_number()) return {};
   if (list.size() > kPromptsMax) {
     return bad_field("prompt", fmt::format("a request has at most {} prompts; this one has {}",
                                            kPromptsMax, list.size()));
   }
+  std::size_t bytes = 0;
   for (const Json& item : list) {
-    Refusal refusal;
-    if (item.is_string()) {
-      refusal = add_text(item.as_string(), fields, tokenizer, limits, prompts);
-    } else if (item.is_array()) {
-      refusal = add_ids(item.as_array(), tokenizer, limits, prompts);
-    } else {
-      refusal = bad_field("prompt", fmt::format("a list of prompts has strings or lists of token "
-                                                "ids; one is of type {}",
-                                                item.type_name()));
+    if (!item.is_string() && !item.is_array()) {
+      return bad_field("prompt", fmt::format("a list of prompts has strings or lists of token "
+                                             "ids; one is of type {}",
+                                             item.type_name()));
     }
+    if (item.is_string()) bytes += item.as_string().size();
+  }
+  if (list.size() > 1 && bytes > kBatchBytesMax) {
+    return bad_field("prompt",
+                     fmt::format("the {} prompts have {} bytes together; a request of more than "
+                                 "one prompt may have {} MiB; send them in several requests",
+                                 list.size(), bytes, kBatchBytesMax >> 20U));
+  }
+  count = list.size();
+  return {};
+}
+
+Refusal completion_prompts(const RequestFields& fields, Tokenizer& tokenizer,
+                           const PromptLimits& limits, std::vector<Prompt>& prompts) {
+  std::size_t count = 0;
+  if (Refusal refusal = check_batch(fields, count)) return refusal;
+  const Json& prompt = fields.prompt;
+  if (prompt.is_string()) return add_text(prompt.as_string(), fields, tokenizer, limits, prompts);
+  const Json::Array& list = prompt.as_array();
+  if (list.front().is_number()) return add_ids(list, tokenizer, limits, prompts);
+  for (const Json& item : list) {
+    Refusal refusal = item.is_string()
+                          ? add_text(item.as_string(), fields, tokenizer, limits, prompts)
+                          : add_ids(item.as_array(), tokenizer, limits, prompts);
     if (refusal) return refusal;
   }
   return {};

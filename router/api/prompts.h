@@ -1,6 +1,7 @@
 // Prompts: from a request's fields to token ids, with every limit of the context checked.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,8 +24,11 @@ struct PromptLimits {
   std::size_t bytes_max = 0;
 };
 
-// One a prompt of the batch. A caller of /v1/completions writes the whole prompt, so that names of
-// control tokens in it mean those tokens.
+// What of a batch can be checked without tokens: its shape, how many prompts it has (into `count`)
+// and how much text they have together.
+Refusal check_batch(const RequestFields& fields, std::size_t& count);
+// One a prompt of the batch, once check_batch is passed. A caller of /v1/completions writes the
+// whole prompt, so that names of control tokens in it mean those tokens.
 Refusal completion_prompts(const RequestFields& fields, Tokenizer& tokenizer,
                            const PromptLimits& limits, std::vector<Prompt>& prompts);
 // Messages through the model's template; names of control tokens in their text stay text.

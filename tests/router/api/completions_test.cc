@@ -14,13 +14,24 @@ class Completions : public ::testing::Test {
   Refusal plan(std::string body, bool chat = false) {
     const HttpRequest request = json_request("/", std::move(body));
     plan_ = {};
-    return plan_completion(
-        model_,
-        {.request = &request, .chat = chat, .id = "id-1", .created = 5, .random_seed = 1000},
-        plan_);
+    return plan_completion(model_,
+                           {.request = &request,
+                            .chat = chat,
+                            .id = "id-1",
+                            .created = 5,
+                            .random_seed = 1000,
+                            .admit =
+                                [this](std::int64_t choices) {
+                                  asked_ = choices;
+                                  return choices <= room_ ? Status()
+                                                          : unavailable("the queue is full");
+                                }},
+                           plan_);
   }
   ModelContext model_ = tiny_context();
   CompletionPlan plan_;
+  std::int64_t room_ = 1000;
+  std::int64_t asked_ = 0;  // choices
 };
 
 TEST_F(Completions, OneRequestAChoice) {
@@ -78,6 +89,24 @@ TEST_F(Completions, ABatchIsBounded) {
   const Refusal refusal = plan("{\"n\":16,\"prompt\":[" + prompts + "]}");
   ASSERT_TRUE(refusal);
   EXPECT_EQ(refusal->param, "n");
+}
+
+// A prompt over the context is found by its tokens: whatever is refused before it needed none.
+TEST_F(Completions, WhatIsNotAdmittedIsNotTokenized) {
+  const std::string ids = [] {
+    std::string list = "123";
+    for (int i = 0; i < 100; ++i) list += ",123";
+    return "[" + list + "]";
+  }();
+  room_ = 3;
+  EXPECT_EQ(plan("{\"n\":2,\"prompt\":[\"x\"," + ids + "]}")->status, 503);
+  EXPECT_EQ(asked_, 4);
+  EXPECT_EQ(plan(R"({"n":4,"messages":[{"role":"user","content":5}]})", true)->status, 503);
+  room_ = 4;
+  EXPECT_EQ(plan("{\"n\":2,\"prompt\":[\"x\"," + ids + "]}")->status, 400);
+  std::string prompts = ids;
+  for (int i = 1; i < 100; ++i) prompts += ",\"x\"";
+  EXPECT_EQ(plan("{\"n\":16,\"prompt\":[" + prompts + "]}")->param, "n");
 }
 
 TEST_F(Completions, RefusesWhatCannotBeServed) {

@@ -75,6 +75,18 @@ TEST_F(Prompts, TooManyPromptsAreRefused) {
   EXPECT_TRUE(completion(json + "]"));
 }
 
+TEST_F(Prompts, ABatchsTextIsBoundedInAll) {
+  const std::string half(3 << 20, 'x');
+  const Refusal both = completion("[\"" + half + "\",\"" + half + "\"]");
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->param, "prompt");
+  EXPECT_NE(both->message.find("4 MiB"), std::string::npos) << both->message;
+  // One prompt has the limit of the context alone.
+  const Refusal one = completion("[\"" + half + half + "\"]");
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->code, "context_length_exceeded");
+}
+
 TEST_F(Prompts, AChatGoesThroughTheTemplate) {
   ASSERT_FALSE(chat(R"([{"role":"user","content":"xyz"}])"));
   EXPECT_EQ(prompt_.text, "<|im_start|>user\nxyz<|im_end|>\n<|im_start|>assistant\n");
@@ -91,6 +103,18 @@ TEST_F(Prompts, ContentMayBeTextParts) {
   ASSERT_FALSE(chat(
       R"([{"role":"user","content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}])"));
   EXPECT_NE(prompt_.text.find("x\ny"), std::string::npos);
+}
+
+TEST_F(Prompts, ArgumentsOfToolCallsAreBoundedInAll) {
+  const std::string call =
+      R"({"function":{"name":"f","arguments":"[)" + std::string(3 << 20, ' ') + R"(]"}})";
+  const auto message = [](const std::string& calls) {
+    return R"([{"role":"assistant","content":"x","tool_calls":[)" + calls + "]}]";
+  };
+  EXPECT_FALSE(chat(message(call)));
+  const Refusal refusal = chat(message(call + "," + call));
+  ASSERT_TRUE(refusal);
+  EXPECT_EQ(refusal->param, "messages");
 }
 
 TEST_F(Prompts, WrongMessagesAreRefusedByPlace) {
