@@ -100,7 +100,8 @@ class Cursor {
 
 class HeaderParser {
  public:
-  explicit HeaderParser(std::span<const std::byte> bytes) : cursor_(bytes), size_(bytes.size()) {}
+  HeaderParser(std::span<const std::byte> bytes, std::uint64_t strings_bytes_max)
+      : cursor_(bytes), size_(bytes.size()), strings_bytes_max_(strings_bytes_max) {}
 
   Result<GgufHeader> parse() {
     TRY(parse_version());
@@ -170,6 +171,7 @@ class HeaderParser {
     if (key.empty()) {
       return error_at(start, fmt::format("metadata pair {} has an empty key", index));
     }
+    TRY(claim_string(key, key.size(), start));
     const std::uint64_t type_at = cursor_.position();
     const auto type = TRY(cursor_.number<std::uint32_t>("a value type"));
     GgufValue value = TRY(static_cast<ValueType>(type) == ValueType::array
@@ -227,7 +229,7 @@ class HeaderParser {
       case ValueType::boolean:
         return GgufValue(TRY(boolean(key)));
       case ValueType::string:
-        return GgufValue(std::string(TRY(cursor_.text(key, kGgufStringBytesMax))));
+        return GgufValue(TRY(string(key)));
       case ValueType::array:
         break;
     }
@@ -313,13 +315,26 @@ class HeaderParser {
     return GgufValue(std::move(values));
   }
 
+  // Before a string is copied: many short ones must not need many times the file's size.
+  Status claim_string(std::string_view key, std::uint64_t bytes, std::uint64_t at) {
+    strings_bytes_ += sizeof(std::string) + bytes;
+    if (strings_bytes_ <= strings_bytes_max_) return {};
+    return error_at(at, fmt::format("up to {} the strings of the metadata need {} bytes of memory; "
+                                    "expected at most {}",
+                                    in_quotes(key), strings_bytes_, strings_bytes_max_));
+  }
+
+  Result<std::string> string(std::string_view key) {
+    const std::uint64_t start = cursor_.position();
+    const auto text = TRY(cursor_.text(key, kGgufStringBytesMax));
+    TRY(claim_string(key, text.size(), start));
+    return std::string(text);
+  }
+
   Result<GgufValue> strings(std::string_view key, std::uint64_t count, std::uint64_t count_at) {
     TRY(claim(key, count, sizeof(std::uint64_t), count_at));
     std::vector<std::string> values;
-    values.reserve(count);
-    for (std::uint64_t i = 0; i < count; ++i) {
-      values.emplace_back(TRY(cursor_.text(key, kGgufStringBytesMax)));
-    }
+    for (std::uint64_t i = 0; i < count; ++i) values.push_back(TRY(string(key)));
     return GgufValue(std::move(values));
   }
 
@@ -465,6 +480,8 @@ class HeaderParser {
 
   Cursor cursor_;
   std::uint64_t size_;
+  std::uint64_t strings_bytes_max_;
+  std::uint64_t strings_bytes_ = 0;  // of the metadata so far
   std::uint64_t alignment_ = kDefaultAlignment;
   std::uint64_t elements_ = 0;                // of the arrays so far
   std::set<std::string, std::less<>> names_;  // of the tensors so far
@@ -473,8 +490,9 @@ class HeaderParser {
 
 }  // namespace
 
-Result<GgufHeader> parse_gguf_header(std::span<const std::byte> bytes) {
-  return HeaderParser(bytes).parse();
+Result<GgufHeader> parse_gguf_header(std::span<const std::byte> bytes,
+                                     std::uint64_t strings_bytes_max) {
+  return HeaderParser(bytes, strings_bytes_max).parse();
 }
 
 }  // namespace plimsoll

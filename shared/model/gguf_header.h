@@ -21,6 +21,8 @@ constexpr std::uint64_t kGgufKeyBytesMax = 65535;
 constexpr std::uint64_t kGgufNameBytesMax = 255;
 constexpr std::uint64_t kGgufStringBytesMax = 64U << 20;
 constexpr std::uint64_t kGgufElementsMax = 1U << 25;  // of all arrays of one file together
+// Of all keys and string values of one file together, each with the std::string that holds it.
+constexpr std::uint64_t kGgufStringsBytesMax = std::uint64_t{512} << 20;
 constexpr std::uint32_t kGgufDimensionsMax = 4;
 
 struct GgufHeader {
@@ -29,6 +31,7 @@ struct GgufHeader {
 };
 
 // `bytes` is the whole file: each weight's data is checked to lie inside.
-Result<GgufHeader> parse_gguf_header(std::span<const std::byte> bytes);
+Result<GgufHeader> parse_gguf_header(std::span<const std::byte> bytes,
+                                     std::uint64_t strings_bytes_max = kGgufStringsBytesMax);
 
 }  // namespace plimsoll

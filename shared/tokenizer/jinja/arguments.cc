@@ -33,4 +33,15 @@ bool Arguments::truth(std::size_t place, std::string_view name, bool fallback) c
   return value == nullptr ? fallback : is_true(*value);
 }
 
+Status charge_texts(Heap& heap, const Value& subject, const Arguments& given) {
+  std::size_t bytes = subject.is(Kind::text) ? subject.text->size() : 0;
+  for (const Value& value : given.positional) {
+    if (value.is(Kind::text)) bytes += value.text->size();
+  }
+  for (const auto& [name, value] : given.named) {
+    if (value.is(Kind::text)) bytes += value.text->size();
+  }
+  return heap.work(bytes);
+}
+
 }  // namespace plimsoll::jinja

@@ -25,4 +25,7 @@ struct Arguments {
   bool truth(std::size_t place, std::string_view name, bool fallback) const;
 };
 
+// Counts the work on a call's subject and texts before it is done: an error where the run is over.
+Status charge_texts(Heap& heap, const Value& subject, const Arguments& given);
+
 }  // namespace plimsoll::jinja

@@ -66,13 +66,16 @@ Result<Value> on_reals(const std::string& operation, double a, double b, bool tr
 }
 
 Result<Value> repeated(Heap& heap, const Value& many, std::int64_t count) {
-  const std::size_t times = count < 0 ? 0 : static_cast<std::size_t>(count);
   const std::size_t size =
       many.is(Kind::text) ? many.text->size() : many.list->items.size() * sizeof(Value);
+  // Nothing, however often, is nothing.
+  const std::size_t times = count < 0 || size == 0 ? 0 : static_cast<std::size_t>(count);
   if (times > (std::size_t{1} << 32) || !heap.reserve(times * (size + 1))) {
     heap.reserve(SIZE_MAX);
     return heap.exhaustion();
   }
+  heap.charge(times);
+  TRY(heap.work(times * size));
   Text text;
   std::vector<Value> values;
   for (std::size_t i = 0; i < times; ++i) {
@@ -114,14 +117,17 @@ Result<Value> arithmetic(Heap& heap, const std::string& operation, const Value& 
   }
   if (operation == "+" && left.is(Kind::text) && right.is(Kind::text)) {
     if (!heap.reserve(left.text->size() + right.text->size())) return heap.exhaustion();
+    TRY(heap.work(left.text->size() + right.text->size()));
     Text sum = *left.text;
     sum.append(*right.text);
     return heap.text(std::move(sum));
   }
   if (operation == "+" && left.is_list() && left.kind == right.kind) {
+    const std::size_t count = left.list->items.size() + right.list->items.size();
+    TRY(heap.work(count * sizeof(Value)));
+    if (!heap.reserve(count * sizeof(Value))) return heap.exhaustion();
     std::vector<Value> sum = left.list->items;
     sum.insert(sum.end(), right.list->items.begin(), right.list->items.end());
-    heap.charge(sum.size() / 8);
     return heap.list(std::move(sum), left.kind);
   }
   const bool counted_left = left.is(Kind::integer);

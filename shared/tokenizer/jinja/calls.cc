@@ -66,6 +66,8 @@ Status Interpreter::bind(const Statement& macro, const Arguments& given) {
     return invalid(fmt::format("macro '{}' takes at most {} arguments, {} were given", macro.text,
                                parameters.size(), given.positional.size()));
   }
+  heap_.charge(parameters.size() * given.named.size() / 8);
+  if (heap_.exhausted()) return heap_.exhaustion();
   for (const auto& [name, value] : given.named) {
     const bool known = std::any_of(
         parameters.begin(), parameters.end(),
@@ -95,6 +97,7 @@ Result<Value> Interpreter::call_macro(const Callable& macro, const Arguments& gi
 }
 
 Result<Value> Interpreter::call_function(const std::string& name, const Arguments& given) {
+  TRY(charge_texts(heap_, Value(), given));
   if (name == "range") return range(heap_, given);
   if (name == "strftime_now") return strftime_now(heap_, given, unix_time_);
   if (name == "raise_exception") {

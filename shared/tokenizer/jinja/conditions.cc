@@ -1,4 +1,6 @@
 // Tests: `value is name(...)`.
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "shared/tokenizer/jinja/filters.h"
@@ -9,6 +11,12 @@ namespace {
 using Check = bool (*)(const Value&);
 // Of two values; an error where they have no order.
 using Compare = Result<bool> (*)(Heap&, const Value&, const Value&);
+
+// Python's `number % 2 == rest`.
+bool has_rest(const Value& number, int rest) {
+  if (number.is(Kind::real)) return std::fabs(std::fmod(number.real, 2.0)) == rest;
+  return number.is_number() && (number.as_integer() % 2 != 0) == (rest != 0);
+}
 
 struct UnaryTest {
   std::string_view name;
@@ -44,8 +52,8 @@ constexpr UnaryTest kUnary[] = {
      [](const Value& v) {
        return v.is(Kind::text) && has_case(*v.text) && upper(*v.text).bytes() == v.text->bytes();
      }},
-    {"odd", [](const Value& v) { return v.is_number() && v.as_integer() % 2 != 0; }},
-    {"even", [](const Value& v) { return v.is_number() && v.as_integer() % 2 == 0; }},
+    {"odd", [](const Value& v) { return has_rest(v, 1); }},
+    {"even", [](const Value& v) { return has_rest(v, 0); }},
 };
 
 struct BinaryTest {
@@ -107,11 +115,15 @@ bool is_test(std::string_view name) {
 Result<bool> apply_test(Interpreter& interpreter, const std::string& name, const Value& value,
                         const Arguments& given) {
   for (const UnaryTest& test : kUnary) {
-    if (test.name == name) return test.check(value);
+    if (test.name != name) continue;
+    const bool reads = value.is(Kind::text) && (name == "lower" || name == "upper");
+    if (reads) TRY(interpreter.heap().work(3 * case_work(*value.text)));
+    return test.check(value);
   }
   for (const BinaryTest& test : kBinary) {
     if (test.name != name) continue;
     if (given.positional.empty()) return invalid(fmt::format("test '{}' needs a value", name));
+    TRY(charge_texts(interpreter.heap(), value, given));
     return test.compare(interpreter.heap(), value, given.positional[0]);
   }
   return invalid(fmt::format("unknown test '{}'", name));

@@ -30,6 +30,13 @@ std::optional<std::size_t> place_of(std::int64_t index, std::size_t size) {
   return static_cast<std::size_t>(index);
 }
 
+// Before a text's characters are listed: the work and the room that it takes.
+Status reserve_starts(Heap& heap, const Text& text) {
+  TRY(heap.work(text.size()));
+  if (!heap.reserve(text.size() * sizeof(std::size_t))) return heap.exhaustion();
+  return {};
+}
+
 struct Bounds {
   std::optional<std::int64_t> start;
   std::optional<std::int64_t> stop;
@@ -195,7 +202,7 @@ Result<Value> Interpreter::item(const Value& object, const Value& key) {
       const auto& values = object.list->items;
       if (const auto place = place_of(key.as_integer(), values.size())) return values[*place];
     } else if (object.is(Kind::text)) {
-      heap_.charge(object.text->size() / 8);
+      TRY(reserve_starts(heap_, *object.text));
       const auto starts = character_starts(object.text->bytes());
       if (const auto place = place_of(key.as_integer(), starts.size() - 1)) {
         return heap_.text(object.text->sub(starts[*place], starts[*place + 1] - starts[*place]));
@@ -228,13 +235,14 @@ Result<Value> Interpreter::slice(const Expression& expression) {
   if (bounds.step == 0) return invalid("a slice's step must not be zero");
   if (object.is_list()) {
     std::vector<Value> values;
-    heap_.charge(object.list->items.size() / 8);
+    TRY(heap_.work(object.list->items.size()));
+    if (!heap_.reserve(object.list->items.size() * 2 * sizeof(Value))) return heap_.exhaustion();
     for (const std::size_t place : places_of(bounds, object.list->items.size())) {
       values.push_back(object.list->items[place]);
     }
     return heap_.list(std::move(values), object.kind);
   }
-  heap_.charge(object.text->size() / 8);
+  TRY(reserve_starts(heap_, *object.text));
   const auto starts = character_starts(object.text->bytes());
   Text text;
   for (const std::size_t place : places_of(bounds, starts.size() - 1)) {
@@ -267,7 +275,7 @@ Result<bool> Interpreter::contains(const Value& container, const Value& part) {
       if (!part.is(Kind::text)) {
         return invalid(fmt::format("'in <str>' needs a str on its left, not {}", kind_name(part)));
       }
-      heap_.charge(container.text->size() / 32);
+      TRY(heap_.work(container.text->size() + part.text->size()));
       return position_of(container.text->bytes(), part.text->bytes()).has_value();
     case Kind::list:
     case Kind::tuple:
@@ -309,19 +317,19 @@ Result<std::vector<Value>> Interpreter::items(const Value& value) {
       return std::vector<Value>();
     case Kind::list:
     case Kind::tuple:
-      heap_.charge(value.list->items.size() / 8);
+      TRY(heap_.work(value.list->items.size()));
       return value.list->items;
     case Kind::dict: {
+      TRY(heap_.work(value.dict->members.size()));
       std::vector<Value> keys;
       for (const auto& [key, member] : value.dict->members) keys.push_back(key);
       return keys;
     }
     case Kind::text: {
       std::vector<Value> characters;
+      TRY(reserve_starts(heap_, *value.text));
       const auto starts = character_starts(value.text->bytes());
-      if (!heap_.reserve(starts.size() * (sizeof(Text) + sizeof(Value)))) {
-        return heap_.exhaustion();
-      }
+      if (!heap_.reserve(starts.size() * kPartBytes)) return heap_.exhaustion();
       for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
         characters.push_back(heap_.text(value.text->sub(starts[i], starts[i + 1] - starts[i])));
       }

@@ -85,6 +85,8 @@ Result<Value> tojson(const Call& call) {
 
 Result<Value> from_json(const Call& call) {
   const Text text = to_text(call.heap, call.value);
+  // A parsed value is many times as large as its shortest text ("[],").
+  if (!call.heap.reserve(text.size() * 32)) return call.heap.exhaustion();
   const Json json = TRY_CONTEXT("from_json: ", parse_json(text.bytes(), {.depth_max = 64}));
   return call.heap.from_json(json);
 }
@@ -95,7 +97,9 @@ Result<Value> trim_filter(const Call& call) {
   if (characters == nullptr || characters->is(Kind::none)) {
     return call.heap.text(strip(text, std::nullopt, {}));
   }
-  return call.heap.text(strip(text, TRY(call.given.text(0, "chars", "")), {}));
+  const std::string set = TRY(call.given.text(0, "chars", ""));
+  TRY(call.heap.work(text.size() * (1 + set.size() / 32)));
+  return call.heap.text(strip(text, set, {}));
 }
 
 Result<Value> default_filter(const Call& call) {
@@ -187,7 +191,9 @@ Result<Value> select(const Call& call, bool by_attribute, bool wanted) {
   const Value* path = by_attribute ? call.given.find(0, "attribute") : nullptr;
   if (by_attribute && path == nullptr) return invalid("selectattr needs an attribute");
   const std::string test = TRY(call.given.text(test_place, "test", ""));
-  if (!test.empty() && !is_test(test)) return invalid(fmt::format("unknown test '{}'", test));
+  if (!test.empty() && !is_test(test))
+    return invalid(
+        fmt::format("unknown test '{}'", to_valid_utf8(std::string_view(test).substr(0, 64))));
   Arguments rest;
   for (std::size_t i = test_place + 1; i < call.given.positional.size(); ++i) {
     rest.positional.push_back(call.given.positional[i]);
@@ -211,7 +217,8 @@ Result<Value> map(const Call& call) {
   const Value* fallback = call.given.find(SIZE_MAX, "default");
   const std::string filter = TRY(call.given.text(0, "filter", ""));
   if (path == nullptr && !is_filter(filter)) {
-    return invalid(fmt::format("map: unknown filter '{}'", filter));
+    return invalid(fmt::format("map: unknown filter '{}'",
+                               to_valid_utf8(std::string_view(filter).substr(0, 64))));
   }
   Arguments rest;
   for (std::size_t i = 1; i < call.given.positional.size(); ++i) {
@@ -241,10 +248,12 @@ Result<Value> indent(const Call& call) {
   const bool blank = call.given.truth(2, "blank", false);
   Text text = to_text(call.heap, call.value);
   text.append("\n", true);
-  const std::vector<Text> lines = split_lines(text);
-  if (!call.heap.reserve(text.size() + lines.size() * (indention.size() + 64))) {
+  const std::size_t parts = count_lines(text.bytes());
+  if (!call.heap.reserve(text.size() * 2 + parts * kPartBytes) ||
+      !call.heap.reserve(text.size() + parts * (indention.size() + 1))) {
     return call.heap.exhaustion();
   }
+  const std::vector<Text> lines = split_lines(text);
   Text out;
   if (call.given.truth(1, "first", false)) out.append(indention);
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -323,7 +332,9 @@ Result<Value> reverse(const Call& call) {
 
 template <Text (*change)(const Text&)>
 Result<Value> changed(const Call& call) {
-  return call.heap.text(change(to_text(call.heap, call.value)));
+  const Text text = to_text(call.heap, call.value);
+  TRY(call.heap.work(case_work(text)));
+  return call.heap.text(change(text));
 }
 
 Result<Value> as_text(const Call& call) {
@@ -387,6 +398,7 @@ Result<Value> apply_filter(Interpreter& interpreter, const std::string& name, co
                            const Arguments& given) {
   const Filter* filter = find_filter(name);
   if (filter == nullptr) return invalid(fmt::format("unknown filter '{}'", name));
+  TRY(charge_texts(interpreter.heap(), value, given));
   return filter->apply({interpreter, interpreter.heap(), value, given});
 }
 

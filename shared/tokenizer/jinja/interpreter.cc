@@ -13,6 +13,7 @@ constexpr int kDepthMax = 600;  // statements, expressions and macro calls insid
 
 // A scope with two or three variables; it may outlive its round as the closure of a macro.
 constexpr std::size_t kScopeBytes = 128;
+constexpr std::size_t kVariableBytes = 32;
 
 // Their values come from the model's own files, not from a user.
 constexpr std::array<std::string_view, 4> kTrustedVariables = {"bos_token", "eos_token",
@@ -64,6 +65,7 @@ Result<Text> Interpreter::run(const Body& body, const Json& variables) {
   Text out;
   out_ = &out;
   TRY(execute(body));
+  if (heap_.exhausted()) return heap_.exhaustion();
   return out;
 }
 
@@ -89,16 +91,25 @@ Scope* Interpreter::enter(Scope* parent) {
 }
 
 void Interpreter::set(std::string_view name, const Value& value) {
+  heap_.charge(scope_->variables.size() * (1 + name.size() / 32) / 8);
+  if (heap_.exhausted()) return;
   for (auto& [known, variable] : scope_->variables) {
     if (known == name) {
       variable = value;
       return;
     }
   }
+  heap_.spend(kVariableBytes);
   scope_->variables.emplace_back(name, value);
 }
 
-const Value* Interpreter::look_up(std::string_view name) const {
+const Value* Interpreter::look_up(std::string_view name) {
+  std::size_t compared = 0;
+  for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
+    compared += 1 + scope->variables.size() * (1 + name.size() / 32);
+  }
+  heap_.charge(compared / 8);
+  if (heap_.exhausted()) return nullptr;
   for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
     for (const auto& [known, value] : scope->variables) {
       if (known == name) return &value;

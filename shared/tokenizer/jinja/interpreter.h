@@ -52,7 +52,7 @@ class Interpreter {
   Result<std::vector<Value>> chosen_items(const Statement& loop);
   Status assign(const Expression& target, const Value& value);
   void set(std::string_view name, const Value& value);
-  const Value* look_up(std::string_view name) const;
+  const Value* look_up(std::string_view name);
   Scope* enter(Scope* parent);  // the new scope; the old one comes back
   Status append(const Text& text);
   Status step();

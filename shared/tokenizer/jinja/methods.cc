@@ -46,22 +46,29 @@ Value list_of(Heap& heap, std::vector<Text> texts) {
   return heap.list(std::move(values));
 }
 
+// Before a text is cut: each part costs more than its bytes.
+Status reserve_parts(Heap& heap, const Text& text, std::size_t parts) {
+  if (!heap.reserve(text.size() * 2 + parts * kPartBytes)) return heap.exhaustion();
+  return {};
+}
+
 Result<Value> split_method(Heap& heap, const Text& text, const Arguments& given) {
   const std::size_t count = TRY(times_max(given, 1, "maxsplit"));
   const auto splits = count == SIZE_MAX ? std::nullopt : std::optional(count);
   const Value* separator = given.find(0, "sep");
-  // Each part costs more than its bytes.
-  if (!heap.reserve(text.size() * 8)) return heap.exhaustion();
   if (separator == nullptr || separator->is(Kind::none)) {
+    TRY(reserve_parts(heap, text, std::min(count_words(text.bytes()), count)));
     return list_of(heap, split_at_spaces(text, splits));
   }
   const Text* wanted = TRY(needed_text(given, 0, "sep"));
   if (wanted->empty()) return invalid("split needs a separator that is not empty");
+  TRY(reserve_parts(heap, text, std::min(count_parts(text.bytes(), wanted->bytes()), count)));
   return list_of(heap, split(text, wanted->bytes(), splits));
 }
 
 // startswith and endswith take a text or a tuple of them.
-Result<Value> affix_method(const Text& text, const std::string& name, const Arguments& given) {
+Result<Value> affix_method(Heap& heap, const Text& text, const std::string& name,
+                           const Arguments& given) {
   const Value* value = given.find(0, "prefix");
   if (value == nullptr) return invalid(name + " needs an argument");
   const std::vector<Value> one = {*value};
@@ -70,6 +77,7 @@ Result<Value> affix_method(const Text& text, const std::string& name, const Argu
       return invalid(fmt::format("{} needs a str, not {}", name, kind_name(affix)));
     }
     const std::string& part = affix.text->bytes();
+    TRY(heap.work(std::min(part.size(), text.size())));
     if (name == "startswith" ? text.bytes().starts_with(part) : text.bytes().ends_with(part)) {
       return boolean(true);
     }
@@ -85,7 +93,7 @@ Result<Value> strip_method(Heap& heap, const Text& text, const std::string& name
     return heap.text(strip(text, std::nullopt, sides));
   }
   const Text* set = TRY(needed_text(given, 0, "chars"));
-  heap.charge(text.size() / 32 * (1 + set->size() / 32));
+  TRY(heap.work(text.size() * (1 + set->size() / 32)));
   return heap.text(strip(text, set->bytes(), sides));
 }
 
@@ -138,10 +146,12 @@ Result<Value> join_method(Interpreter& interpreter, const Text& separator, const
 Result<Value> text_method(Interpreter& interpreter, const Text& text, const std::string& name,
                           const Arguments& given) {
   Heap& heap = interpreter.heap();
-  heap.charge(text.size() / 32);
+  const bool maps_case =
+      name == "upper" || name == "lower" || name == "title" || name == "capitalize";
+  if (maps_case) TRY(heap.work(case_work(text)));
   if (name.ends_with("strip")) return strip_method(heap, text, name, given);
   if (name == "split") return split_method(heap, text, given);
-  if (name == "startswith" || name == "endswith") return affix_method(text, name, given);
+  if (name == "startswith" || name == "endswith") return affix_method(heap, text, name, given);
   if (name == "format") return format_method(heap, text, given);
   if (name == "replace") return replace_method(heap, text, given);
   if (name == "join") return join_method(interpreter, text, given);
@@ -155,7 +165,7 @@ Result<Value> text_method(Interpreter& interpreter, const Text& text, const std:
                                                  [](char c) { return c >= '0' && c <= '9'; }));
   }
   if (name == "splitlines") {
-    if (!heap.reserve(text.size() * 8)) return heap.exhaustion();
+    TRY(reserve_parts(heap, text, count_lines(text.bytes())));
     return list_of(heap, split_lines(text));
   }
   const Text* part = TRY(needed_text(given, 0, "sub"));
@@ -175,6 +185,13 @@ Result<Value> text_method(Interpreter& interpreter, const Text& text, const std:
       static_cast<std::int64_t>(count_characters(std::string_view(text.bytes()).substr(0, *at))));
 }
 
+// Items that a list grows by, with the room that its vector keeps for more.
+Status spend_items(Heap& heap, std::size_t count) {
+  heap.spend(count * 2 * sizeof(Value));
+  if (heap.exhausted()) return heap.exhaustion();
+  return {};
+}
+
 Result<Value> list_method(Interpreter& interpreter, List& list, const std::string& name,
                           const Arguments& given) {
   Heap& heap = interpreter.heap();
@@ -192,13 +209,13 @@ Result<Value> list_method(Interpreter& interpreter, List& list, const std::strin
   }
   if (first == nullptr) return invalid(name + " needs an argument");
   if (name == "append") {
-    if (!heap.reserve(items.size() * sizeof(Value))) return heap.exhaustion();
+    TRY(spend_items(heap, 1));
     items.push_back(*first);
     return none();
   }
   if (name == "extend") {
     const std::vector<Value> more = TRY(interpreter.items(*first));
-    if (!heap.reserve((items.size() + more.size()) * sizeof(Value))) return heap.exhaustion();
+    TRY(spend_items(heap, more.size()));
     items.insert(items.end(), more.begin(), more.end());
     return none();
   }
@@ -209,7 +226,7 @@ Result<Value> list_method(Interpreter& interpreter, List& list, const std::strin
     const Value* value = given.find(1, "object");
     if (value == nullptr) return invalid("insert needs two arguments");
     heap.charge(items.size() / 32);
-    if (!heap.reserve(items.size() * sizeof(Value))) return heap.exhaustion();
+    TRY(spend_items(heap, 1));
     items.insert(items.begin() + std::clamp(index, std::int64_t{0}, size), *value);
     return none();
   }
@@ -224,7 +241,7 @@ Result<Value> dict_method(Interpreter& interpreter, const Value& object, const s
                           const Arguments& given) {
   Heap& heap = interpreter.heap();
   Dict& dict = *object.dict;
-  heap.charge(dict.members.size() / 8);
+  TRY(heap.work(dict.members.size()));
   if (name == "items") return item_pairs(heap, dict);
   if (name == "keys" || name == "values") {
     std::vector<Value> values;
@@ -290,6 +307,7 @@ bool is_method(const Value& object, std::string_view name) {
 
 Result<Value> call_method(Interpreter& interpreter, const Value& object, const std::string& name,
                           const Arguments& given) {
+  TRY(charge_texts(interpreter.heap(), object, given));
   switch (object.kind) {
     case Kind::text:
       return text_method(interpreter, *object.text, name, given);

@@ -18,8 +18,10 @@ Result<Value> joined(Heap& heap, const std::vector<Value>& values, const Text& s
 
 Result<Value> replaced(Heap& heap, const Text& text, const Text& from, const Text& to,
                        std::size_t count_max) {
+  TRY(heap.work(text.size() + from.size()));
   std::size_t count = 0;
   if (from.empty()) {
+    if (!heap.reserve(text.size() * sizeof(std::size_t))) return heap.exhaustion();
     count = std::min(count_characters(text.bytes()) + 1, count_max);
   } else {
     for (auto at = position_of(text.bytes(), from.bytes()); at && count < count_max;
@@ -41,6 +43,7 @@ Value item_pairs(Heap& heap, const Dict& dict) {
 }
 
 Value comparable(Heap& heap, const Value& key, bool case_sensitive) {
+  if (!case_sensitive && key.is(Kind::text) && !heap.work(case_work(*key.text))) return key;
   return !case_sensitive && key.is(Kind::text) ? heap.text(lower(*key.text)) : key;
 }
 

@@ -171,6 +171,37 @@ Text strip(const Text& text, std::optional<std::string_view> characters, Strip s
   return text.sub(start, end - start);
 }
 
+std::size_t count_parts(std::string_view utf8, std::string_view separator) {
+  std::size_t count = 1;
+  for (auto at = position_of(utf8, separator); at;
+       at = position_of(utf8, separator, *at + separator.size())) {
+    ++count;
+  }
+  return count;
+}
+
+std::size_t count_words(std::string_view utf8) {
+  std::size_t count = 0;
+  bool inside = false;
+  for (std::size_t at = 0; at < utf8.size();) {
+    const std::size_t space = space_at_front(utf8.substr(at));
+    if (space == 0 && !inside) ++count;
+    inside = space == 0;
+    at += std::max<std::size_t>(space, 1);
+  }
+  return count;
+}
+
+std::size_t count_lines(std::string_view utf8) {
+  std::size_t count = 1;
+  for (std::size_t at = 0; at < utf8.size();) {
+    const std::size_t end = line_end_at_front(utf8.substr(at));
+    if (end > 0) ++count;
+    at += std::max<std::size_t>(end, 1);
+  }
+  return count;
+}
+
 std::vector<Text> split(const Text& text, std::string_view separator,
                         std::optional<std::size_t> splits_max) {
   std::vector<Text> parts;

@@ -36,6 +36,8 @@ class Text {
 
 // ---- characters ----
 
+// What mapping a text's case costs, in bytes of plain work: tables are opened for it.
+inline std::size_t case_work(const Text& text) { return 2048 + 4 * text.size(); }
 void append_utf8(std::uint32_t code_point, std::string& out);
 std::size_t count_characters(std::string_view utf8);
 // Where each character begins, and the size at the end.
@@ -51,6 +53,10 @@ struct Strip {
 };
 // Without `characters`: white space.
 Text strip(const Text& text, std::optional<std::string_view> characters, Strip sides);
+// As many parts as the functions below give without a bound.
+std::size_t count_parts(std::string_view utf8, std::string_view separator);
+std::size_t count_words(std::string_view utf8);
+std::size_t count_lines(std::string_view utf8);
 // At most `splits_max` cuts; none: as many as there are. REQUIRES: separator not empty.
 std::vector<Text> split(const Text& text, std::string_view separator,
                         std::optional<std::size_t> splits_max);

@@ -11,6 +11,9 @@ namespace {
 // Deeper values (a list inside itself) are cut off.
 constexpr int kDepthMax = 100;
 
+// A member with the room that its dict's vector keeps for more.
+constexpr std::size_t kMemberBytes = 4 * sizeof(Value);
+
 template <typename Compare>
 bool compare_numbers(const Value& a, const Value& b, Compare compare) {
   if (a.is(Kind::real) || b.is(Kind::real)) return compare(a.as_real(), b.as_real());
@@ -56,6 +59,12 @@ bool Heap::reserve(std::size_t bytes) {
     bytes_ = limits_.bytes_max + 1;
   }
   return !exhausted();
+}
+
+Status Heap::work(std::size_t bytes) {
+  charge(1 + bytes / 8);
+  if (exhausted()) return exhaustion();
+  return {};
 }
 
 Error Heap::exhaustion() const {
@@ -176,6 +185,7 @@ bool equal(Heap& heap, const Value& a, const Value& b, int depth) {
     case Kind::none:
       return true;
     case Kind::text:
+      if (a.text->size() != b.text->size()) return false;
       heap.charge(a.text->size() / 32);
       return a.text->bytes() == b.text->bytes();
     case Kind::list:
@@ -221,6 +231,7 @@ Result<bool> less(Heap& heap, const Value& a, const Value& b, int depth) {
 const Value* find_member(Heap& heap, const Dict& dict, const Value& key) {
   if (key.is(Kind::text)) return find_member(heap, dict, key.text->bytes());
   heap.charge(dict.members.size());
+  if (heap.exhausted()) return nullptr;
   for (const auto& [name, member] : dict.members) {
     if (equal(heap, name, key)) return &member;
   }
@@ -228,7 +239,8 @@ const Value* find_member(Heap& heap, const Dict& dict, const Value& key) {
 }
 
 const Value* find_member(Heap& heap, const Dict& dict, std::string_view key) {
-  heap.charge(dict.members.size() / 4);
+  heap.charge(dict.members.size() / 4 + dict.members.size() * (key.size() / 32));
+  if (heap.exhausted()) return nullptr;
   for (const auto& [name, member] : dict.members) {
     if (name.is(Kind::text) && name.text->bytes() == key) return &member;
   }
@@ -240,7 +252,9 @@ void set_member(Heap& heap, Dict& dict, const Value& key, const Value& value) {
     *const_cast<Value*>(found) = value;
     return;
   }
-  if (heap.reserve(2 * sizeof(Value))) dict.members.emplace_back(key, value);
+  if (!heap.reserve(kMemberBytes)) return;
+  heap.spend(kMemberBytes);
+  dict.members.emplace_back(key, value);
 }
 
 }  // namespace plimsoll::jinja

@@ -80,6 +80,9 @@ struct Limits {
   std::size_t steps_max = 5'000'000;
 };
 
+// One part of a text that is cut: its two strings, twice while the list is made, and its value.
+constexpr std::size_t kPartBytes = 144;
+
 class Heap {
  public:
   explicit Heap(Limits limits) : limits_(limits) {}
@@ -97,6 +100,8 @@ class Heap {
 
   // Counts work; a template may run until exhausted() is true.
   void charge(std::size_t steps) { steps_ += steps; }
+  // Counts work on so many bytes before it is done; an error where the run is over.
+  Status work(std::size_t bytes);
   // Counts memory that lives as long as the run.
   void spend(std::size_t bytes) { bytes_ += bytes; }
   // Whether so many more bytes are allowed; where not, the run is over.

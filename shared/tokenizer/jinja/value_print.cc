@@ -67,6 +67,8 @@ void repr(Heap& heap, const Value& value, int depth, std::string& out) {
   }
   switch (value.kind) {
     case Kind::text:
+      heap.charge(value.text->size() / 8);
+      if (!heap.reserve(out.size() + value.text->size())) return;
       repr_text(value.text->bytes(), out);
       return;
     case Kind::undefined:
@@ -132,6 +134,8 @@ class JsonWriter {
         out_ += scalar_to_text(value);
         return {};
       case Kind::text:
+        TRY(heap_.work(value.text->size()));
+        if (!heap_.reserve(out_.size() + value.text->size())) return heap_.exhaustion();
         string(value.text->bytes());
         return {};
       case Kind::list:
@@ -252,7 +256,11 @@ class JsonWriter {
 }  // namespace
 
 Text to_text(Heap& heap, const Value& value) {
-  if (value.is(Kind::text)) return *value.text;
+  if (value.is(Kind::text)) {
+    // A copy that nobody will see is not made: the run ends at its next step.
+    if (!heap.work(value.text->size())) return Text();
+    return *value.text;
+  }
   if (value.is(Kind::undefined)) return Text();
   if (!value.is_list() && !value.is_dict() && !value.is(Kind::callable)) {
     return Text(scalar_to_text(value), value.trusted);

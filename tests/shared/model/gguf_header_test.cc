@@ -224,5 +224,24 @@ TEST(GgufHeader, NamesOutOfTheFileAreMadePrintable) {
   EXPECT_NE(header.error().message.find("x...\""), std::string::npos);
 }
 
+TEST(GgufHeader, BoundsTheMemoryOfAllStrings) {
+  constexpr std::uint64_t kLimit = 64U << 10;
+  GgufBytes empties;
+  empties.start(0, 1).text("many").u32(9).u32(8).u64(4000).zeros(4000 * 8);
+  ASSERT_TRUE(parse_gguf_header(empties.bytes()));
+  const auto refused = parse_gguf_header(empties.bytes(), kLimit);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid);
+  EXPECT_NE(refused.error().message.find("up to \"many\" the strings of the metadata need "),
+            std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(refused.error().message.ends_with("expected at most 65536"));
+  GgufBytes together;
+  together.start(0, 3);
+  for (const char* key : {"a", "b", "c"}) together.text_pair(key, std::string(30'000, 'x'));
+  ASSERT_TRUE(parse_gguf_header(together.bytes()));
+  EXPECT_FALSE(parse_gguf_header(together.bytes(), kLimit));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -245,6 +245,69 @@ TEST(ChatTemplate, HostileTemplatesEndWithAnError) {
   fails("{{ 9223372036854775807 + 1 }}{{ 1 // 0 }}");
 }
 
+// Each of these did work or took memory by the gigabyte that nobody had counted.
+TEST(ChatTemplate, WorkAndMemoryAreCountedBeforeTheyAreSpent) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr double kSeconds = 30.0;
+#else
+  constexpr double kSeconds = 1.0;
+#endif
+  std::string members;
+  for (int i = 0; i < 4000; ++i) members += "{% set v" + std::to_string(i) + " = 1 %}";
+  const Json variables = Json::object({{"text", std::string(8 << 20, 'a')},
+                                       {"spaces", std::string(8 << 20, ' ')},
+                                       {"lines", std::string(4 << 20, '\n')},
+                                       {"commas", std::string(4 << 20, ',')}});
+  const auto often = [](const std::string& expression) {
+    return "{% for a in range(9999) %}{% for b in range(9999) %}{% set x = " + expression +
+           " %}{% endfor %}{% endfor %}";
+  };
+  const std::string sources[] = {
+      "{{ 'a' * 30000000 }}",
+      "{{ [1] * 3000000 }}",
+      often("text is upper"),
+      often("text is lower"),
+      often("'é' is upper"),
+      often("spaces | trim"),
+      often("text | trim('abc')"),
+      often("spaces | int"),
+      often("text | float"),
+      often("text | upper"),
+      often("text ~ 1"),
+      often("text == spaces or text is in spaces"),
+      often("'b' in text"),
+      often("text.startswith(text)"),
+      often("text.endswith((text, text))"),
+      often("text[0]"),
+      often("text[:2]"),
+      often("{text: 1}[text]"),
+      often("[1] | map('replace', text, text) | list"),
+      members + often("zzz is defined"),
+      "{{ lines.splitlines() | length }}",
+      "{{ commas.split(',') | length }}",
+      "{{ lines | indent | length }}",
+      "{{ lines | list | length }}",
+      "{% set l = [1] %}{% for i in range(99) %}{% set _ = l.extend(l) %}{% endfor %}",
+      "{% set n = namespace(k=[]) %}{% for i in range(99999) %}{% set _ = n.k.extend(range(999)) "
+      "%}{% endfor %}",
+      "{{ ('[' ~ (commas | replace(',', '[],')) ~ '1]') | from_json | length }}",
+  };
+  for (const std::string& source : sources) {
+    const TimePoint start = now();
+    const auto result = render(source, variables);
+    EXPECT_LT(to_seconds(now() - start), kSeconds) << source.substr(0, 100);
+    ASSERT_FALSE(result) << source.substr(0, 100);
+    EXPECT_TRUE(result.error().message.starts_with("the chat template takes more than 5000000 ") ||
+                result.error().message.starts_with("the chat template needs more than 64 MiB"))
+        << source.substr(0, 100) << ": " << result.error().message;
+  }
+}
+
+TEST(ChatTemplate, NothingRepeatedIsNothingHoweverOften) {
+  EXPECT_EQ(joined(rendered("{{ '' * 60000000 }}{{ [] * 9223372036854775807 }}{{ 'ab' * 3 }}")),
+            "[]ababab");
+}
+
 TEST(ChatTemplate, LongConversationsRender) {
   Json messages = Json::array();
   for (int i = 0; i < 4000; ++i) {

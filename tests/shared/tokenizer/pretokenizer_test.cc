@@ -74,10 +74,10 @@ TEST(Pretokenizer, BytesThatAreNotUtf8AreNeverMatched) {
 
 TEST(Pretokenizer, LongRunsTakeLinearTime) {
   std::string mixed_spaces;
-  for (int i = 0; i < 350'000; ++i) mixed_spaces += " \n\t";
+  for (int i = 0; i < 100'000; ++i) mixed_spaces += " \n\t";
   std::vector<std::string> texts = {mixed_spaces + "x", mixed_spaces + "  "};
   for (const char c : {'a', ' ', '!', '\n', '7', '\''}) {
-    texts.emplace_back(1 << 20, c);
+    texts.emplace_back(300'000, c);
     texts.push_back(texts.back() + "x");
   }
   for (const char* name : {"smollm", "gpt-2", "llama-bpe", "qwen2"}) {

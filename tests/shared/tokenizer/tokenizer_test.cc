@@ -43,9 +43,9 @@ Ids ids_of(const Json& array) {
 
 // Where sanitizers slow everything down, a tenth shows a quadratic as well.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::size_t kLongBytes = (std::size_t{1} << 20) / 10;
+constexpr std::size_t kLongBytes = (std::size_t{192} << 10) / 10;
 #else
-constexpr std::size_t kLongBytes = std::size_t{1} << 20;
+constexpr std::size_t kLongBytes = std::size_t{192} << 10;
 #endif
 
 class TokenizerGolden : public ::testing::TestWithParam<const char*> {};
@@ -96,7 +96,7 @@ TEST_P(TokenizerGolden, DecodesWhatItEncoded) {
   }
 }
 
-TEST_P(TokenizerGolden, AMegabyteOfAnythingTakesNoQuadraticTime) {
+TEST_P(TokenizerGolden, ALongRunOfAnythingTakesNoQuadraticTime) {
   SKIP_WITHOUT(vocab_path(GetParam()));
   Tokenizer tokenizer = open_tokenizer(GetParam());
   std::string once;
@@ -114,7 +114,7 @@ TEST_P(TokenizerGolden, AMegabyteOfAnythingTakesNoQuadraticTime) {
   for (const std::string& text : texts) {
     const TimePoint start = now();
     EXPECT_FALSE(tokenizer.encode(text, true, false).empty());
-    EXPECT_LT(to_seconds(now() - start), 20.0) << text.substr(0, 8);  // release: under 1 s
+    EXPECT_LT(to_seconds(now() - start), 10.0) << text.substr(0, 8);  // release: under 0.1 s
   }
 }
 

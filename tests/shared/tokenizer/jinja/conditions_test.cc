@@ -21,6 +21,12 @@ TEST(JinjaConditions, Compare) {
   EXPECT_EQ(evaluate("1 is eq"), "line 1: test 'eq' needs a value");
 }
 
+TEST(JinjaConditions, KnowOddFromEvenAsPythonDoes) {
+  EXPECT_EQ(evaluate("3.0 is odd and 4.0 is even and -3.0 is odd and -3 is odd and 0 is even"),
+            "True");
+  EXPECT_EQ(evaluate("3.0 is even or 4.0 is odd or 2.5 is even or 'a' is odd"), "False");
+}
+
 TEST(JinjaConditions, KnowCase) {
   EXPECT_EQ(evaluate("'abc' is lower and 'ÄB' is upper and '12' is not upper"), "True");
 }

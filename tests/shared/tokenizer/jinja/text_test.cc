@@ -33,6 +33,17 @@ TEST(JinjaText, RemembersWhoWroteEachByte) {
   EXPECT_EQ(parts, (std::vector<std::string>{"ab", "[cd]", "ef"}));
 }
 
+TEST(JinjaText, PartsAreCountedAsTheyAreCut) {
+  for (const char* source :
+       {"", " ", "a", " a  b\u3000c ", "a\n", "\n\n", "a\r\nb\u2028c", ",,", "a,b", ",a"}) {
+    const Text text(source, true);
+    EXPECT_EQ(count_parts(source, ","), split(text, ",", std::nullopt).size()) << source;
+    EXPECT_EQ(count_words(source), split_at_spaces(text, std::nullopt).size()) << source;
+    EXPECT_GE(count_lines(source), split_lines(text).size()) << source;
+    EXPECT_LE(count_lines(source), split_lines(text).size() + 2) << source;
+  }
+}
+
 TEST(JinjaText, StripsUnicodeSpacesAndGivenCharacters) {
   EXPECT_EQ(strip(Text("\u3000\u00a0 a b\u2028\x1f", true), std::nullopt, {}).bytes(), "a b");
   EXPECT_EQ(strip(Text("éaéé", true), "é", {}).bytes(), "a");
