@@ -84,11 +84,13 @@ TEST(FuzzTokenizer, AnyTextGivesIdsThatDecodeToIt) {
 }
 
 TEST(FuzzTokenizer, AVocabularyThatWouldSplitCharactersIsRefused) {
+  const std::vector<std::string> tokens = {"a", "\x9F"};
+  const std::vector<std::int64_t> types = {1, 4};
   TokenizerData data;
   data.model = "gpt2";
   data.pre = "gpt-2";
-  data.tokens = {"a", "\x9F"};
-  data.types = {1, 4};
+  data.tokens = tokens;
+  data.types = types;
   const auto tokenizer = Tokenizer::from_data(data);
   ASSERT_FALSE(tokenizer);
   EXPECT_NE(tokenizer.error().message.find("is not valid UTF-8"), std::string::npos);
