@@ -100,6 +100,9 @@ Result<Listener> bind_listener(const std::string& host, std::int64_t port) {
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
   Result<UniqueFd> fd = listening_socket(*addresses);
+  if (!fd && fd.error().code == Code::invalid) {
+    return invalid(context + fd.error().message + ": --host is an address of this machine");
+  }
   if (!fd) {
     const std::string holder = port_holder(port);
     Error error = context + std::move(fd.error());

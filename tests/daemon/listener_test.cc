@@ -40,6 +40,9 @@ TEST(Listener, AHostThatIsNoneIsInvalid) {
   const Result<Listener> foreign = bind_listener("192.0.2.1", 0);
   ASSERT_FALSE(foreign);
   EXPECT_EQ(foreign.error().code, Code::invalid);
+  // Another port would not help.
+  EXPECT_NE(foreign.error().message.find("--host"), std::string::npos) << foreign.error().message;
+  EXPECT_EQ(foreign.error().message.find("--port"), std::string::npos) << foreign.error().message;
 }
 
 TEST(Listener, AHolderThatCannotBeSeenIsNotNamed) {
