@@ -83,8 +83,8 @@ function(add_tests dir)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${TESTS_DEPENDS} test_support GTest::gtest GTest::gtest_main)
   target_precompile_headers(${name} PRIVATE <gtest/gtest.h>)
-  target_compile_definitions(${name} PRIVATE
-    PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}" PLIMSOLL_BUILD_DIR="${PROJECT_BINARY_DIR}")
+  # Lets ccache see through the precompiled header.
+  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
   if(PLIMSOLL_SANITIZE)
     # One entry a binary: each start of an instrumented one costs as much as its tests.
     add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
