@@ -1,4 +1,4 @@
-# What `cmake --install` puts in place: programs, unit, configuration.
+# What `cmake --install` puts in place: programs, units, users and folders, configuration.
 
 include(GNUInstallDirs)
 foreach(program plimsolld plimsoll-worker plimsoll-router plimsoll)
@@ -6,7 +6,9 @@ foreach(program plimsolld plimsoll-worker plimsoll-router plimsoll)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
-install(DIRECTORY systemd/ DESTINATION lib/systemd/system FILES_MATCHING PATTERN "*.service")
-# A configuration that was edited stays: the commented defaults lie beside it.
-install(FILES configs/default.conf DESTINATION ${CMAKE_INSTALL_SYSCONFDIR}/plimsoll
-        RENAME plimsoll.conf.default OPTIONAL)
+install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME plimsoll.conf)
+install(FILES systemd/tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME plimsoll.conf)
+# The prefix is only known then: --prefix and DESTDIR count.
+install(CODE "set(PLIMSOLL_BINDIR \"${CMAKE_INSTALL_BINDIR}\")
+set(PLIMSOLL_SOURCE \"${PROJECT_SOURCE_DIR}\")")
+install(SCRIPT tools/cmake/install_service.cmake)
