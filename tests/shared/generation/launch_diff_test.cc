@@ -1,0 +1,112 @@
+#include "shared/generation/launch_diff.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+LaunchFacts working() {
+  return {.label = "working.log",
+          .outcome = "served",
+          .options = {{"mem_fraction_static", "0.88", "auto"},
+                      {"port", "30000", "default"},
+                      {"tp_size", "8", "flag"},
+                      {"trust_remote_code", "True", "flag"}},
+          .environment = {{"driver", "570.1", ""}, {"NCCL_P2P_LEVEL", "SYS", ""}},
+          .figures = {{"kv", 10.43 * kGiB, "bytes"}, {"weights", 72.29 * kGiB, "bytes"}}};
+}
+
+LaunchFacts failing() {
+  LaunchFacts facts = working();
+  facts.label = "failing.log";
+  facts.outcome = "not enough memory";
+  facts.options = {{"tp_size", "8", "flag"},
+                   {"port", "30001", "flag"},
+                   {"mem_fraction_static", "0.55", "flag"},
+                   {"disable_radix_cache", "True", "flag"}};
+  facts.environment = {{"driver", "575.2", ""}};
+  facts.figures = {{"weights", 72.29 * kGiB, "bytes"}, {"kv", -20.59 * kGiB, "bytes"}};
+  return facts;
+}
+
+TEST(LaunchDiff, PutsTheMemoryFractionFirstAndFiguresLast) {
+  const std::vector<Difference> found = compare_launches(working(), failing());
+  ASSERT_EQ(found.size(), 7U);
+  EXPECT_EQ(found.front().name, "mem_fraction_static");
+  EXPECT_EQ(found.front().before, "0.88");
+  EXPECT_EQ(found.front().before_source, "auto");
+  EXPECT_EQ(found.front().after_source, "flag");
+  EXPECT_EQ(found.back().kind, DifferenceKind::figure);
+  EXPECT_EQ(found.back().before, "10.43 GiB");
+  EXPECT_EQ(found.back().after, "-20.59 GiB");
+  // What only names things is the least suspicious of the settings.
+  EXPECT_EQ(found[5].name, "port");
+}
+
+TEST(LaunchDiff, WhatOneSideLacksIsADifference) {
+  const std::vector<Difference> found = compare_launches(working(), failing());
+  const auto of = [&](const std::string& name) {
+    return *std::ranges::find(found, name, &Difference::name);
+  };
+  EXPECT_FALSE(of("disable_radix_cache").before.has_value());
+  EXPECT_EQ(of("disable_radix_cache").after, "True");
+  EXPECT_FALSE(of("trust_remote_code").after.has_value());
+  EXPECT_FALSE(of("NCCL_P2P_LEVEL").after.has_value());
+}
+
+TEST(LaunchDiff, AJudgeDecidesOverTheOrderAndSaysWhy) {
+  const auto judge = [](const Difference& difference) -> std::optional<Reason> {
+    if (difference.name == "driver") return Reason{"it decides", 1.0};
+    if (difference.name == "mem_fraction_static") return Reason{"no effect", 0.0};
+    return std::nullopt;
+  };
+  const std::vector<Difference> found = compare_launches(working(), failing(), judge);
+  EXPECT_EQ(found.front().name, "driver");
+  EXPECT_EQ(found.front().why, "it decides");
+  EXPECT_EQ(found[5].name, "mem_fraction_static");
+}
+
+TEST(LaunchDiff, EqualLaunchesDifferInNothing) {
+  const LaunchFacts facts = working();
+  EXPECT_TRUE(compare_launches(facts, facts).empty());
+  EXPECT_NE(launch_diff_text(facts, facts, {}).find("nothing differs"), std::string::npos);
+}
+
+TEST(LaunchDiff, OurOptionsAndTheirAliasesAreEquallySuspicious) {
+  EXPECT_EQ(usual_suspicion(DifferenceKind::option, "max-model-len"),
+            usual_suspicion(DifferenceKind::option, "context-length"));
+  EXPECT_EQ(usual_suspicion(DifferenceKind::option, "tp_size"),
+            usual_suspicion(DifferenceKind::option, "tp"));
+  EXPECT_LT(usual_suspicion(DifferenceKind::option, "log-level"),
+            usual_suspicion(DifferenceKind::option, "device-memory"));
+  EXPECT_LT(usual_suspicion(DifferenceKind::environment, "HOME"),
+            usual_suspicion(DifferenceKind::environment, "NCCL_DEBUG"));
+}
+
+TEST(LaunchDiff, TextHasALineADifferenceWithItsReasonBelow) {
+  const auto judge = [](const Difference& difference) -> std::optional<Reason> {
+    if (difference.name != "mem_fraction_static") return std::nullopt;
+    return Reason{"KV 10.43 GiB -> -20.59 GiB", 1.0};
+  };
+  const std::vector<Difference> found = compare_launches(working(), failing(), judge);
+  const std::string text = launch_diff_text(working(), failing(), found);
+  EXPECT_NE(text.find("  mem_fraction_static: 0.88 (auto) -> 0.55 (flag)\n"
+                      "      KV 10.43 GiB -> -20.59 GiB\n"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("trust_remote_code: True (flag) -> (none)"), std::string::npos) << text;
+  const Json json = launch_diff_json(working(), failing(), found);
+  EXPECT_EQ(json.find("differences")->as_array().size(), found.size());
+  EXPECT_TRUE(json.find("differences")->as_array()[0].find("before")->is_string());
+}
+
+TEST(LaunchDiff, FiguresReadAsPeopleWriteThem) {
+  EXPECT_EQ(figure_text(159'000, "tokens"), "159,000 tokens");
+  EXPECT_EQ(figure_text(-1'234'567, ""), "-1,234,567");
+  EXPECT_EQ(figure_text(38, "tokens/s"), "38.00 tokens/s");
+}
+
+}  // namespace
+}  // namespace plimsoll
