@@ -1,80 +1,21 @@
 #include "shared/generation/launch_diff.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <functional>
 
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
-#include "shared/options/option_table.h"
+#include "shared/generation/launch_suspects.h"
 
 namespace plimsoll {
 namespace {
 
-struct NamePart {
-  std::string_view part;
-  double suspicion;
-};
-
-// Of options of any server, by what their names contain; the first that fits counts.
-constexpr std::array<NamePart, 28> kOptionParts = {{
-    {"mem-fraction", 0.9},
-    {"memory-utilization", 0.9},
-    {"device-memory", 0.9},
-    {"kv-cache", 0.85},
-    {"total-tokens", 0.85},
-    {"cuda-graph", 0.8},
-    {"context-length", 0.8},
-    {"model-len", 0.8},
-    {"running-requests", 0.75},
-    {"num-seqs", 0.75},
-    {"draft", 0.7},
-    {"speculative", 0.7},
-    {"quantization", 0.7},
-    {"tp", 0.7},
-    {"tensor-parallel", 0.7},
-    {"expert-parallel", 0.7},
-    {"ep-size", 0.7},
-    {"all-reduce", 0.65},
-    {"prefill", 0.6},
-    {"batched-tokens", 0.6},
-    {"attention", 0.55},
-    {"dtype", 0.55},
-    {"port", 0.05},
-    {"host", 0.05},
-    {"log-", 0.05},
-    {"seed", 0.05},
-    {"served-model-name", 0.05},
-    {"-dir", 0.05},
-}};
-constexpr double kOptionOther = 0.4;
-
-constexpr std::array<NamePart, 14> kEnvironmentParts = {{
-    {"model", 0.7},
-    {"devices", 0.65},
-    {"driver", 0.6},
-    {"cuda", 0.55},
-    {"CUDA_", 0.55},
-    {"NCCL_", 0.55},
-    {"nccl", 0.55},
-    {"memory", 0.5},
-    {"OMP_", 0.4},
-    {"PLIMSOLL_", 0.4},
-    {"numa", 0.4},
-    {"pcie", 0.4},
-    {"kernel", 0.35},
-    {"build", 0.35},
-}};
-constexpr double kEnvironmentOther = 0.2;
+constexpr double kCannotMatter = 0.1;  // less suspicious ones are named in one line together
+constexpr std::size_t kLineMax = 100;
 // What was chosen automatically and is now given by hand was copied from somewhere.
 constexpr double kOverridesAuto = 0.05;
-
-std::string dashed(std::string_view name) {
-  std::string out = lower(name);
-  std::replace(out.begin(), out.end(), '_', '-');
-  return out;
-}
 
 std::string source_text(const Setting& setting) {
   if (setting.place.empty()) return setting.source;
@@ -87,9 +28,15 @@ const Setting* find_setting(const std::vector<Setting>& settings, std::string_vi
   return found == settings.end() ? nullptr : &*found;
 }
 
+std::string usual_reason(DifferenceKind kind, std::string_view name) {
+  return kind == DifferenceKind::environment ? surrounding_suspect(name).why
+                                             : option_suspect(canonical_option(name)).why;
+}
+
 Difference difference_of(DifferenceKind kind, const Setting* before, const Setting* after) {
   Difference difference{.kind = kind, .name = before != nullptr ? before->name : after->name};
   difference.suspicion = usual_suspicion(kind, difference.name);
+  difference.why = usual_reason(kind, difference.name);
   if (before != nullptr) {
     difference.before = before->value;
     difference.before_source = source_text(*before);
@@ -107,15 +54,20 @@ Difference difference_of(DifferenceKind kind, const Setting* before, const Setti
   return difference;
 }
 
+// Another server or version names more options: a default that the other side lacks says nothing.
+bool is_mere_default(DifferenceKind kind, const Setting& setting) {
+  return kind == DifferenceKind::option && setting.source == "default";
+}
+
 void compare_settings(DifferenceKind kind, const std::vector<Setting>& before,
                       const std::vector<Setting>& after, std::vector<Difference>& out) {
   for (const Setting& setting : after) {
     const Setting* old = find_setting(before, setting.name);
-    if (old != nullptr && old->value == setting.value) continue;
+    if (old == nullptr ? is_mere_default(kind, setting) : old->value == setting.value) continue;
     out.push_back(difference_of(kind, old, &setting));
   }
   for (const Setting& setting : before) {
-    if (find_setting(after, setting.name) != nullptr) continue;
+    if (find_setting(after, setting.name) != nullptr || is_mere_default(kind, setting)) continue;
     out.push_back(difference_of(kind, &setting, nullptr));
   }
 }
@@ -143,14 +95,20 @@ std::string side_text(const std::optional<std::string>& value, const std::string
   return source.empty() ? shown : fmt::format("{} ({})", shown, source);
 }
 
+// The reason stands behind, or below where it is long.
 std::string line_of(const Difference& difference) {
-  std::string text = fmt::format("  {}: {} -> {}\n", difference.name,
-                                 side_text(difference.before, difference.before_source),
-                                 side_text(difference.after, difference.after_source));
+  const std::string text = fmt::format("  {} {} -> {}", difference.name,
+                                       side_text(difference.before, difference.before_source),
+                                       side_text(difference.after, difference.after_source));
+  if (difference.why.empty()) return text + "\n";
+  const bool is_short = text.size() + difference.why.size() + 2 <= kLineMax &&
+                        difference.why.find('\n') == std::string::npos;
+  if (is_short) return fmt::format("{}: {}\n", text, difference.why);
+  std::string below = text + ":\n";
   for (const std::string_view line : split(difference.why, '\n')) {
-    if (!line.empty()) text += fmt::format("      {}\n", line);
+    if (!line.empty()) below += fmt::format("      {}\n", line);
   }
-  return text;
+  return below;
 }
 
 Json head_json(const LaunchFacts& facts) {
@@ -166,21 +124,10 @@ const char* difference_kind_name(DifferenceKind kind) {
 
 double usual_suspicion(DifferenceKind kind, std::string_view name) {
   if (kind == DifferenceKind::figure) return 0;
-  if (kind == DifferenceKind::environment) {
-    for (const NamePart& row : kEnvironmentParts) {
-      if (name.find(row.part) != std::string_view::npos) return row.suspicion;
-    }
-    return kEnvironmentOther;
-  }
-  const OptionRow* ours = find_option(name);
-  const std::string wanted = ours != nullptr ? std::string(ours->name) : dashed(name);
-  for (const NamePart& row : kOptionParts) {
-    // Short names must be meant as a whole: "tp" is no part of "https".
-    const bool fits = row.part.size() <= 2 ? wanted == row.part || wanted.starts_with("tp-")
-                                           : wanted.find(row.part) != std::string::npos;
-    if (fits) return row.suspicion;
-  }
-  return kOptionOther;
+  const int weight = kind == DifferenceKind::environment
+                         ? surrounding_suspect(name).weight
+                         : option_suspect(canonical_option(name)).weight;
+  return weight / 100.0;
 }
 
 std::vector<Difference> compare_launches(const LaunchFacts& before, const LaunchFacts& after,
@@ -225,8 +172,18 @@ std::string launch_diff_text(const LaunchFacts& before, const LaunchFacts& after
   std::string text = fmt::format("{}\n  -> {}\n\n", head(before), head(after));
   if (differences.empty()) return text + "nothing differs\n";
   std::string figures;
+  std::vector<std::string> harmless;
   for (const Difference& difference : differences) {
-    (difference.kind == DifferenceKind::figure ? figures : text) += line_of(difference);
+    if (difference.kind == DifferenceKind::figure) {
+      figures += line_of(difference);
+    } else if (difference.suspicion < kCannotMatter) {
+      harmless.push_back(difference.name);
+    } else {
+      text += line_of(difference);
+    }
+  }
+  if (!harmless.empty()) {
+    text += fmt::format("  and, of no weight: {}\n", join(harmless, ", "));
   }
   if (!figures.empty()) text += fmt::format("\nwith the effect that\n{}", figures);
   return text;

@@ -48,7 +48,7 @@ struct Difference {
   std::optional<std::string> after = {};
   std::string before_source = {};  // "auto, working.log:3"
   std::string after_source = {};
-  std::string why = {};  // in words; empty: nobody can tell
+  std::string why = {};  // a judge's words, else what is usually behind it; empty: nobody can tell
   double suspicion = 0;  // 0 to 1
 };
 
@@ -61,18 +61,19 @@ struct Reason {
 using LaunchJudge = std::function<std::optional<Reason>(const Difference&)>;
 
 // `before` is usually the one that worked. Options and environment first, most suspicious first;
-// then figures, which are consequences, in the order of `after`.
+// then figures, which are consequences, in the order of `after`. A default of one side that the
+// other does not name is no difference. Names are compared as they are: see canonical_option().
 std::vector<Difference> compare_launches(const LaunchFacts& before, const LaunchFacts& after,
                                          const LaunchJudge& judge = {});
 
-// How suspicious a change of this setting is in itself: what is known to decide over memory and
-// speed is high, what only names things (ports, folders, log levels) is low.
+// How suspicious a change of this setting is in itself (launch_suspects.h): what is known to decide
+// over memory is high, what only names things (ports, folders, log levels) is low.
 double usual_suspicion(DifferenceKind kind, std::string_view name);
 
 // "10.43 GiB", "159,000 tokens", "38.0 tokens/s": a figure for people.
 std::string figure_text(double value, std::string_view unit);
 
-// One screen: a headline, then a line a difference and its reason below it.
+// One screen: a headline, then a line a difference with its reason; what is of no weight in one.
 std::string launch_diff_text(const LaunchFacts& before, const LaunchFacts& after,
                              const std::vector<Difference>& differences);
 // {"before": {label, outcome}, "after": ..., "differences": [{kind, name, before, after,

@@ -85,21 +85,47 @@ TEST(LaunchDiff, OurOptionsAndTheirAliasesAreEquallySuspicious) {
             usual_suspicion(DifferenceKind::environment, "NCCL_DEBUG"));
 }
 
-TEST(LaunchDiff, TextHasALineADifferenceWithItsReasonBelow) {
+TEST(LaunchDiff, TextHasALineADifferenceWithItsReasonBehind) {
   const auto judge = [](const Difference& difference) -> std::optional<Reason> {
     if (difference.name != "mem_fraction_static") return std::nullopt;
     return Reason{"KV 10.43 GiB -> -20.59 GiB", 1.0};
   };
   const std::vector<Difference> found = compare_launches(working(), failing(), judge);
   const std::string text = launch_diff_text(working(), failing(), found);
-  EXPECT_NE(text.find("  mem_fraction_static: 0.88 (auto) -> 0.55 (flag)\n"
-                      "      KV 10.43 GiB -> -20.59 GiB\n"),
+  EXPECT_NE(text.find("  mem_fraction_static 0.88 (auto) -> 0.55 (flag): "
+                      "KV 10.43 GiB -> -20.59 GiB\n"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("trust_remote_code: True (flag) -> (none)"), std::string::npos) << text;
+  EXPECT_NE(text.find("trust_remote_code True (flag) -> (none)"), std::string::npos) << text;
   const Json json = launch_diff_json(working(), failing(), found);
   EXPECT_EQ(json.find("differences")->as_array().size(), found.size());
   EXPECT_TRUE(json.find("differences")->as_array()[0].find("before")->is_string());
+}
+
+TEST(LaunchDiff, ADefaultThatTheOtherSideDoesNotNameIsNoDifference) {
+  LaunchFacts after = working();
+  std::erase_if(after.options, [](const Setting& setting) { return setting.name == "port"; });
+  EXPECT_TRUE(compare_launches(working(), after).empty());
+  EXPECT_TRUE(compare_launches(after, working()).empty());
+}
+
+TEST(LaunchDiff, WhatIsOfNoWeightSharesALineAndLongReasonsStandBelow) {
+  LaunchFacts after = working();
+  after.options[1] = {"port", "9000", "default"};
+  after.options[2].value = "4";
+  const auto judge = [](const Difference& difference) -> std::optional<Reason> {
+    if (difference.name != "tp_size") return std::nullopt;
+    return Reason{std::string(90, 'x'), 0.9};
+  };
+  const std::string text =
+      launch_diff_text(working(), after, compare_launches(working(), after, judge));
+  EXPECT_NE(text.find("  tp_size 8 (flag) -> 4 (flag):\n      xxx"), std::string::npos) << text;
+  EXPECT_NE(text.find("  and, of no weight: port\n"), std::string::npos) << text;
+}
+
+TEST(LaunchDiff, WithoutAJudgeTheUsualReasonIsNamed) {
+  const std::vector<Difference> found = compare_launches(working(), failing());
+  EXPECT_EQ(found.front().why, "decides how much is left for KV");
 }
 
 TEST(LaunchDiff, FiguresReadAsPeopleWriteThem) {

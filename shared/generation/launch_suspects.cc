@@ -1,4 +1,4 @@
-#include "shared/memory/launch_suspects.h"
+#include "shared/generation/launch_suspects.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -63,13 +63,18 @@ constexpr Row kOptions[] = {
     {"enable-multimodal", 45, "the vision encoder is loaded"},
     {"enable-symm-mem", 40, "a pool of up to 4 GiB that nothing subtracts"},
     {"enable-flashinfer-allreduce-fusion", 35, "a workspace of some hundred MiB a device"},
-    {"disable-custom-all-reduce", 20, "some 24 MiB a device: speed, not memory"},
-    {"enable-mscclpp", 20, "small buffers: speed, not memory"},
+    {"disable-custom-all-reduce", 40, "some 24 MiB a device: speed, not memory"},
+    {"enable-mscclpp", 30, "small buffers: speed, not memory"},
+    {"*all-reduce*", 40, "buffers of some ten MiB: speed, not memory"},
     {"attention-backend", 35, "workspaces differ by some hundred MiB"},
     {"*-attention-backend", 35, "workspaces differ by some hundred MiB"},
     {"sampling-backend", 20, ""},
     {"num-continuous-decode-steps", 12, "speed, not memory"},
     {"schedule-*", 12, "speed, not memory"},
+    {"activations", 30, "changes the workspace"},
+    {"threads", 20, "scratch a thread: speed more than memory"},
+    {"cpu-path", 20, "speed, not memory"},
+    {"step-time-max", 12, "speed, not memory"},
     {"disable-radix-cache", 15, "reuse of KV, not its size"},
     {"enable-prefix-caching", 15, "reuse of KV, not its size"},
     {"load-format", 15, "how weights are read"},
@@ -84,7 +89,7 @@ constexpr Row kOptions[] = {
     {"served-model-name", 1, ""},
     {"api-key", 1, ""},
     {"admin-api-key", 1, ""},
-    {"trust-remote-code", 2, ""},
+    {"trust-remote-code", 20, "the model's own code runs"},
     {"dist-init-addr", 1, ""},
     {"log-*", 1, ""},
     {"uvicorn-log-level", 1, ""},
@@ -101,11 +106,13 @@ constexpr Row kOptions[] = {
 constexpr Row kSurroundings[] = {
     {"device*", 65, "another device, or another number of them"},
     {"gpu*", 65, "another device, or another number of them"},
+    {"memory*", 50, ""},
+    {"numa*", 40, ""},
+    {"pcie*", 40, ""},
     {"model*", 60, "other weights"},
     {"driver*", 45, "contexts and allocations differ between drivers"},
     {"cuda*", 45, "contexts and workspaces differ between versions"},
-    {"nccl", 45, "buffers of communicators differ between versions"},
-    {"nccl version", 45, "buffers of communicators differ between versions"},
+    {"nccl*", 45, "buffers of communicators differ between versions"},
     {"CUDA_VISIBLE_DEVICES", 60, "other devices"},
     {"CUDA_*", 45, ""},
     {"NCCL_*", 45, "may change the buffers of communicators"},
@@ -120,8 +127,11 @@ constexpr Row kSurroundings[] = {
     {"cgroup*", 60, "the limit of host memory"},
 };
 
-// '*' stands at the end or at the beginning.
+// '*' stands at the end, at the beginning or at both.
 bool matches(std::string_view pattern, std::string_view name) {
+  if (pattern.starts_with('*') && pattern.ends_with('*')) {
+    return name.find(pattern.substr(1, pattern.size() - 2)) != std::string_view::npos;
+  }
   if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
   if (pattern.starts_with('*')) return name.ends_with(pattern.substr(1));
   return pattern == name;

@@ -1,4 +1,4 @@
-#include "shared/memory/launch_suspects.h"
+#include "shared/generation/launch_suspects.h"
 
 #include <gtest/gtest.h>
 
