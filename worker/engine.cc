@@ -1,9 +1,11 @@
 #include "worker/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "shared/memory/step_message.h"
 #include "worker/graph/rope.h"
 
 namespace plimsoll {
@@ -73,10 +75,15 @@ Status Engine::allocate_kv(Blocks blocks, std::int64_t sequences_max) {
       {.bytes = blocks * cache_.block_bytes(), .huge_pages = false, .purpose = "the KV cache"}));
   cache_.data = kv_memory_.bytes().data();
   cache_.blocks = blocks;
+  // Sequences that share blocks name more of them than there are, as far as the ring has room.
+  const Blocks named =
+      std::min(sequences_max * ceil_div(limits_.context_length, kKvBlockTokens),
+               ring_blocks_max(limits_.rows_max, sequences_max, limits_.logit_rows_max));
   step_limits_ = {.rows_max = limits_.rows_max,
                   .sequences_max = sequences_max,
                   .logit_rows_max = limits_.logit_rows_max,
-                  .kv_blocks = blocks};
+                  .kv_blocks = blocks,
+                  .table_blocks_max = std::max(blocks, named)};
   sequences_.reserve(static_cast<std::size_t>(sequences_max));
   return {};
 }

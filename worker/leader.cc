@@ -191,7 +191,9 @@ void Leader::count(const StepEntry& entry) {
   const Sequence& sequence = *entry.sequence;
   if (entry.samples) ++counters_.generated_tokens;
   const bool prompt_done = entry.position + entry.rows == sequence.target();
-  if (prompt_done && sequence.generated() == 0) counters_.prompt_tokens += sequence.prompt_tokens;
+  if (!prompt_done || sequence.generated() > 0) return;
+  counters_.prompt_tokens += sequence.prompt_tokens;
+  counters_.cached_tokens += sequence.cached;
 }
 
 void Leader::deliver(std::vector<Output>& outputs, const std::vector<Ended>& ended) {

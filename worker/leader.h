@@ -28,6 +28,7 @@ constexpr std::int64_t kWaitingMax = 4096;
 struct LeaderCounters {
   std::int64_t steps = 0;
   std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of them: found in the prefix cache
   std::int64_t generated_tokens = 0;
 };
 

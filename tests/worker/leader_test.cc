@@ -204,6 +204,30 @@ TEST(Leader, SixteenTogetherGetTheTokensAndBitsThatEachGetsAlone) {
   }
 }
 
+TEST(Leader, AnAnswerOnKeptBlocksHasTheBitsOfOneComputedFromItsFirstToken) {
+  constexpr std::uint64_t kRequests = 4;
+  const auto beginning_alike = [](std::uint64_t id) {
+    Generate generate = request(id);
+    generate.prompt.insert(generate.prompt.begin(), 70, 7);
+    generate.sampling.max_tokens = 40;
+    generate.sampling.prompt_logprobs = false;
+    return generate;
+  };
+  for (const int ranks : {1, 2}) {
+    Replica warm({.ranks = ranks});
+    for (std::uint64_t id = 1; id <= kRequests; ++id) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, request " << id);
+      Replica cold({.ranks = ranks});
+      ASSERT_FALSE(HasFatalFailure());
+      cold.send(beginning_alike(id));
+      warm.send(beginning_alike(id));
+      EXPECT_TRUE(warm.finish(1)[id] == cold.finish(1)[id]);
+      EXPECT_EQ(warm.leader->counters().cached_tokens, static_cast<Tokens>(64 * (id - 1)));
+      EXPECT_EQ(cold.leader->counters().cached_tokens, 0);
+    }
+  }
+}
+
 TEST(Leader, AnswersHaveWhatWasAskedFor) {
   Replica replica({});
   const Generate asked = request(1);  // with log-probabilities of the prompt

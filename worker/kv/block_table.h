@@ -2,29 +2,19 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "shared/base/units.h"
-#include "worker/kv/block_pool.h"
 
 namespace plimsoll {
 
-class BlockTable {
- public:
-  static Blocks blocks_for(Tokens tokens);
+struct BlockTable {
+  std::vector<std::int32_t> blocks;
+  Blocks published = 0;  // leading blocks that other sequences may hold too; see PrefixCache
 
-  std::span<const std::int32_t> blocks() const { return blocks_; }
-  Blocks size() const { return static_cast<Blocks>(blocks_.size()); }
-
-  // Takes blocks until that many tokens fit; takes none and returns false where the pool has too
-  // few.
-  bool grow_to(Tokens tokens, BlockPool& pool);
-  // Gives all blocks back, the last first.
-  void release(BlockPool& pool);
-
- private:
-  std::vector<std::int32_t> blocks_;
+  Blocks size() const { return static_cast<Blocks>(blocks.size()); }
+  static Blocks blocks_for(Tokens tokens) { return ceil_div(tokens, kKvBlockTokens); }
 };
 
 }  // namespace plimsoll

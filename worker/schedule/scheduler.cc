@@ -26,7 +26,11 @@ Tokens kv_tokens_most(Tokens tokens_max, bool samples) {
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
-    : limits_(limits), pool_(limits.step.kv_blocks), plan_(make_step_plan(limits.step)) {
+    : limits_(limits),
+      cache_({.blocks = limits.step.kv_blocks,
+              .table_blocks_max = limits.step.table_blocks_max,
+              .keep = limits.prefix_cache}),
+      plan_(make_step_plan(limits.step)) {
   // So that each running sequence can have a row in every step: nobody starves.
   CHECK(limits.step.sequences_max > 0);
   CHECK(limits.step.rows_max >= limits.step.sequences_max);
@@ -56,12 +60,12 @@ Status Scheduler::check(std::span<const std::int64_t> prompt, const Sampling& sa
   }
   const Tokens most = std::min(length + sampling.max_tokens, limits_.context_length);
   const Blocks needed = BlockTable::blocks_for(kv_tokens_most(most, room > 0));
-  if (needed > pool_.total()) {
-    const Tokens fits = pool_.total() * kKvBlockTokens + room - length;
+  if (needed > cache_.total()) {
+    const Tokens fits = cache_.total() * kKvBlockTokens + room - length;
     return invalid(fmt::format(
         "{} prompt tokens and up to {} new ones need {} KV blocks of {} tokens, and there are {}; "
         "{}",
-        length, most - length, needed, kKvBlockTokens, pool_.total(),
+        length, most - length, needed, kKvBlockTokens, cache_.total(),
         fits >= room ? fmt::format("max_tokens of at most {} fits", fits)
                      : "the prompt alone is too long"));
   }
@@ -95,7 +99,7 @@ bool Scheduler::cancel(std::uint64_t id) {
   CHECK(!step_under_way_);
   const auto matches = [id](const Owned& sequence) { return sequence->id == id; };
   if (const auto found = std::ranges::find_if(running_, matches); found != running_.end()) {
-    (*found)->blocks.release(pool_);
+    cache_.release((*found)->blocks);
     running_.erase(found);
     return true;
   }
@@ -131,7 +135,7 @@ void Scheduler::plan_decodes() {
 // False where the sequence itself was preempted.
 bool Scheduler::take_blocks_for_next_token(std::size_t index) {
   Sequence& sequence = *running_[index];
-  while (!sequence.blocks.grow_to(sequence.target(), pool_)) {
+  while (!cache_.grow(sequence.blocks, sequence.target())) {
     // Alone it has room for all of its tokens: add() saw to that.
     CHECK(running_.size() > 1);
     preempt_youngest();
@@ -143,7 +147,7 @@ bool Scheduler::take_blocks_for_next_token(std::size_t index) {
 void Scheduler::preempt_youngest() {
   Owned sequence = std::move(running_.back());
   running_.pop_back();
-  sequence->blocks.release(pool_);
+  cache_.release(sequence->blocks);
   sequence->computed = 0;
   waiting_.push_front(std::move(sequence));
   preempted_in_step_ = true;
@@ -163,11 +167,18 @@ void Scheduler::admit(Tokens rows_left) {
   while (rows_left > 0 && !waiting_.empty() && running() < limits_.step.sequences_max) {
     Sequence& sequence = *waiting_.front();
     const Blocks needed = BlockTable::blocks_for(sequence.target());
-    const Blocks reserve = running_.empty() ? 0 : watermark(pool_.total(), running());
-    if (needed + reserve > pool_.free()) return;
+    const Blocks reserve = running_.empty() ? 0 : watermark(cache_.total(), running());
+    const PrefixCache::Match kept = cache_.match(sequence.reusable());
+    if (!cache_.fits(kept, needed, reserve)) return;
+    sequence.computed = kept.blocks * kKvBlockTokens;
     const Tokens rows = rows_within_logits(sequence, std::min(sequence.remaining(), rows_left));
-    if (rows == 0) return;
-    CHECK(sequence.blocks.grow_to(sequence.target(), pool_));
+    if (rows == 0) {
+      sequence.computed = 0;
+      return;
+    }
+    if (sequence.generated() == 0) sequence.cached = sequence.computed;
+    cache_.attach(sequence.reusable(), kept.blocks, sequence.blocks);
+    CHECK(cache_.grow(sequence.blocks, sequence.target()));
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     rows_left -= add_entry(sequence, rows);
@@ -194,8 +205,9 @@ Tokens Scheduler::add_entry(const Sequence& sequence, Tokens rows) {
                        .tokens = static_cast<std::int32_t>(rows),
                        .position = static_cast<std::int32_t>(sequence.computed),
                        .blocks_begin = static_cast<std::int32_t>(plan_.blocks.size())};
-  const auto table = sequence.blocks.blocks().first(
-      static_cast<std::size_t>(BlockTable::blocks_for(sequence.computed + rows)));
+  const auto table =
+      std::span(sequence.blocks.blocks)
+          .first(static_cast<std::size_t>(BlockTable::blocks_for(sequence.computed + rows)));
   plan_.blocks.insert(plan_.blocks.end(), table.begin(), table.end());
   planned.blocks_count = static_cast<std::int32_t>(table.size());
   for (Tokens i = 0; i < rows; ++i) {
@@ -221,7 +233,7 @@ void Scheduler::finish_step(std::span<const StepOutcome> outcomes, std::vector<E
     const Finish finish = finish_entry(entries_[i], outcomes[i], **found);
     if (finish == Finish::none) continue;
     ended.push_back({(*found)->id, finish});
-    (*found)->blocks.release(pool_);
+    cache_.release((*found)->blocks);
     running_.erase(found);
   }
   entries_.clear();
@@ -233,6 +245,8 @@ Finish Scheduler::finish_entry(const StepEntry& entry, const StepOutcome& outcom
   sequence.rows_reported =
       std::max(sequence.rows_reported, std::min(sequence.computed, sequence.prompt_tokens - 1));
   if (outcome.failed) return Finish::error;
+  cache_.publish(std::span(sequence.tokens).first(static_cast<std::size_t>(sequence.computed)),
+                 sequence.blocks);
   if (!entry.samples) return sequence.remaining() == 0 ? Finish::length : Finish::none;
   sequence.tokens.push_back(outcome.token);
   const auto& stops = sequence.sampling.stop_ids;

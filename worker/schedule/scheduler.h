@@ -3,8 +3,9 @@
 // Pure: plain data in and out, no clock. Order is first come, first served. A step has first one
 // row of every running sequence that decodes, then chunks of running prompts, then new ones as far
 // as slots, blocks and rows allow. Blocks of a prompt are taken at admission, those of generated
-// tokens one by one; when none is free the youngest sequence gives all of its blocks back, waits at
-// the head of the queue and computes its tokens again later. The oldest is never the one.
+// tokens one by one; when none is available the youngest sequence lets go of all of its blocks,
+// waits at the head of the queue and computes again later what was not kept. The oldest is never
+// the one. Tokens whose blocks the prefix cache has are not computed at all.
 //
 // Between plan_step() and finish_step() a step is under way, and neither add() nor cancel() may be
 // called.
@@ -17,7 +18,7 @@
 #include <vector>
 
 #include "shared/base/result.h"
-#include "worker/kv/block_pool.h"
+#include "worker/kv/prefix_cache.h"
 #include "worker/schedule/sequence.h"
 #include "worker/schedule/step_plan.h"
 
@@ -28,6 +29,7 @@ struct SchedulerLimits {
   Tokens context_length = 0;
   std::int64_t vocab = 0;
   std::int64_t waiting_max = 0;
+  bool prefix_cache = true;
 };
 
 // What a step does for one sequence.
@@ -75,8 +77,9 @@ class Scheduler {
   bool idle() const { return running_.empty() && waiting_.empty(); }
   std::int64_t running() const { return std::ssize(running_); }
   std::int64_t waiting() const { return std::ssize(waiting_); }
-  Blocks blocks_used() const { return pool_.used(); }
-  Blocks blocks() const { return pool_.total(); }
+  Blocks blocks_used() const { return cache_.held(); }  // by requests that run
+  Blocks blocks_idle() const { return cache_.idle(); }  // kept for later requests
+  Blocks blocks() const { return cache_.total(); }
   std::int64_t preemptions() const { return preemptions_; }
   const SchedulerLimits& limits() const { return limits_; }
 
@@ -95,7 +98,7 @@ class Scheduler {
   Finish finish_entry(const StepEntry& entry, const StepOutcome& outcome, Sequence& sequence);
 
   SchedulerLimits limits_;
-  BlockPool pool_;
+  PrefixCache cache_;
   std::vector<Owned> running_;  // oldest first
   std::deque<Owned> waiting_;   // oldest first, all younger than those that run
   StepPlan plan_;

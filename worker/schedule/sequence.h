@@ -1,6 +1,7 @@
 // Sequence: one request inside the leader: its tokens, how many of them are computed, its blocks.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,7 +20,8 @@ struct Sequence {
   Sampling sampling;
   Tokens tokens_max = 0;  // of `tokens`: prompt and max_tokens, cut at the context length
 
-  Tokens computed = 0;       // leading tokens whose K and V are in the cache
+  Tokens computed = 0;       // leading tokens whose K and V are in its blocks
+  Tokens cached = 0;         // of the prompt, found computed when it was first admitted
   Tokens rows_reported = 0;  // leading prompt rows whose log-probabilities were given out
   BlockTable blocks;
 
@@ -34,6 +36,13 @@ struct Sequence {
   // whose logits say something about a token of the prompt.
   Tokens target() const { return samples() ? size() : prompt_tokens - 1; }
   Tokens remaining() const { return target() - computed; }
+
+  // Leading tokens that may come from other sequences' blocks: all whose logits nobody needs.
+  std::span<const std::int32_t> reusable() const {
+    const bool rows_missing = sampling.prompt_logprobs && rows_reported < prompt_tokens - 1;
+    const Tokens most = rows_missing ? std::min(rows_reported, target() - 1) : target() - 1;
+    return std::span(tokens).first(static_cast<std::size_t>(most));
+  }
 
   // Whether the logits of the row at this position are needed: to sample, or for the prompt token
   // after it.

@@ -71,13 +71,13 @@ StepPlan make_step_plan(const StepLimits& limits) {
   StepPlan plan;
   plan.ids.reserve(static_cast<std::size_t>(limits.rows_max));
   plan.sequences.reserve(static_cast<std::size_t>(limits.sequences_max));
-  plan.blocks.reserve(static_cast<std::size_t>(limits.kv_blocks));
+  plan.blocks.reserve(static_cast<std::size_t>(limits.table_blocks_max));
   plan.logit_rows.reserve(static_cast<std::size_t>(limits.logit_rows_max));
   return plan;
 }
 
 Bytes step_bytes_max(const StepLimits& limits) {
-  return step_message_bytes(limits.rows_max, limits.sequences_max, limits.kv_blocks,
+  return step_message_bytes(limits.rows_max, limits.sequences_max, limits.table_blocks_max,
                             limits.logit_rows_max);
 }
 
@@ -121,12 +121,12 @@ Result<StepKind> decode_step(std::span<const std::byte> bytes, const StepLimits&
 
 Status check_step(const StepPlan& plan, const StepLimits& limits) {
   if (plan.rows() > limits.rows_max || std::ssize(plan.sequences) > limits.sequences_max ||
-      std::ssize(plan.blocks) > limits.kv_blocks ||
+      std::ssize(plan.blocks) > limits.table_blocks_max ||
       std::ssize(plan.logit_rows) > limits.logit_rows_max) {
     return broken(fmt::format(
         "{} rows of {}, {} sequences of {}, {} blocks of {}, {} logit rows of {}", plan.rows(),
         limits.rows_max, plan.sequences.size(), limits.sequences_max, plan.blocks.size(),
-        limits.kv_blocks, plan.logit_rows.size(), limits.logit_rows_max));
+        limits.table_blocks_max, plan.logit_rows.size(), limits.logit_rows_max));
   }
   std::int32_t row = 0;
   for (std::size_t i = 0; i < plan.sequences.size(); ++i) {

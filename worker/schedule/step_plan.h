@@ -42,6 +42,7 @@ struct StepLimits {
   std::int64_t sequences_max = 0;
   std::int64_t logit_rows_max = 0;
   Blocks kv_blocks = 0;
+  Blocks table_blocks_max = 0;  // over all block tables; sequences share blocks, so not kv_blocks
 };
 
 // A plan whose arrays never grow past what is reserved here.

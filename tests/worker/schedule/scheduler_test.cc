@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -19,7 +20,8 @@ SchedulerLimits limits(Blocks blocks, std::int64_t running = 4) {
   return {.step = {.rows_max = 128,
                    .sequences_max = running,
                    .logit_rows_max = 16,
-                   .kv_blocks = blocks},
+                   .kv_blocks = blocks,
+                   .table_blocks_max = 3 * blocks},
           .context_length = 1024,
           .vocab = 100,
           .waiting_max = 1000};
@@ -33,6 +35,14 @@ Sampling up_to(std::int64_t max_tokens) {
   Sampling sampling;
   sampling.max_tokens = max_tokens;
   return sampling;
+}
+
+// Tokens `first` to `first + length`: another prompt for each `first`.
+std::vector<std::int64_t> numbers(std::int64_t first, Tokens length) {
+  std::vector<std::int64_t> prompt(static_cast<std::size_t>(length));
+  std::iota(prompt.begin(), prompt.end(), first);
+  for (std::int64_t& token : prompt) token %= 100;
+  return prompt;
 }
 
 std::uint64_t must_add(Scheduler& scheduler, Tokens prompt, const Sampling& sampling) {
@@ -177,7 +187,9 @@ TEST(Scheduler, AFailedRowEndsItsSequenceAlone) {
 }
 
 TEST(Scheduler, PreemptsTheYoungestAndComputesItsTokensAgain) {
-  Scheduler scheduler(limits(5));
+  SchedulerLimits nothing_kept = limits(5);
+  nothing_kept.prefix_cache = false;
+  Scheduler scheduler(nothing_kept);
   const auto oldest = must_add(scheduler, 62, up_to(60));
   const auto youngest = must_add(scheduler, 31, up_to(60));
   std::map<std::uint64_t, Tokens> ended_at;
@@ -226,6 +238,76 @@ TEST(Scheduler, WithoutAnythingToComputeARequestIsDoneAtOnce) {
   EXPECT_TRUE(scheduler.idle());
 }
 
+TEST(Scheduler, APromptThatBeginsLikeAnEarlierOneComputesOnlyTheRest) {
+  Scheduler scheduler(limits(32));
+  ASSERT_TRUE(scheduler.add(numbers(0, 100), up_to(1)));
+  scheduler.plan_step(128);
+  finish(scheduler);
+  EXPECT_EQ(scheduler.blocks_used(), 0);
+  EXPECT_EQ(scheduler.blocks_idle(), 3);
+  std::vector<std::int64_t> longer = numbers(0, 100);
+  longer.resize(120, 9);
+  ASSERT_TRUE(scheduler.add(longer, up_to(1)));
+  scheduler.plan_step(128);
+  ASSERT_EQ(scheduler.entries().size(), 1U);
+  EXPECT_EQ(scheduler.entries()[0].position, 96);
+  EXPECT_EQ(scheduler.entries()[0].rows, 24);
+  EXPECT_EQ(scheduler.entries()[0].sequence->cached, 96);
+}
+
+TEST(Scheduler, ThePromptsLastTokenIsAlwaysComputed) {
+  Scheduler scheduler(limits(32));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(scheduler.add(numbers(0, 96), up_to(1)));
+    scheduler.plan_step(128);
+    ASSERT_EQ(scheduler.entries().size(), 1U);
+    EXPECT_EQ(scheduler.entries()[0].rows, i == 0 ? 96 : 32);
+    EXPECT_TRUE(scheduler.entries()[0].samples);
+    finish(scheduler);
+  }
+}
+
+TEST(Scheduler, PromptLogprobsAreComputedAlsoWhereTheBlocksAreKept) {
+  SchedulerLimits many_rows = limits(32);
+  many_rows.step.logit_rows_max = 128;
+  Scheduler scheduler(many_rows);
+  Sampling sampling = up_to(1);
+  sampling.prompt_logprobs = true;
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(scheduler.add(numbers(0, 100), sampling));
+    EXPECT_EQ(scheduler.plan_step(128).logit_rows.size(), 100U);
+    finish(scheduler);
+  }
+}
+
+TEST(Scheduler, KeptBlocksMakeRoomForThosePromptsThatNeedThem) {
+  Scheduler scheduler(limits(4));
+  for (const std::int64_t first : {0, 50, 0}) {
+    ASSERT_TRUE(scheduler.add(numbers(first, 127), up_to(1)));
+    scheduler.plan_step(128);
+    ASSERT_EQ(scheduler.entries().size(), 1U);
+    EXPECT_EQ(scheduler.entries()[0].rows, 127);
+    finish(scheduler);
+  }
+  EXPECT_EQ(scheduler.preemptions(), 0);
+}
+
+TEST(Scheduler, SequencesThatShareAPromptRunBesideEachOtherInFewerBlocks) {
+  Scheduler scheduler(limits(12));  // apart they would need 16
+  const auto run_one_step = [&] {
+    scheduler.plan_step(128);
+    finish(scheduler);
+  };
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(scheduler.add(numbers(0, 100), up_to(20)));
+    run_one_step();
+  }
+  run_one_step();
+  EXPECT_EQ(scheduler.running(), 4);
+  EXPECT_EQ(scheduler.blocks_used(), 3 + 4);
+  EXPECT_EQ(scheduler.preemptions(), 0);
+}
+
 // Random arrivals, cancels and budgets on a pool that is too small for what runs.
 class Storm {
  public:
@@ -242,6 +324,7 @@ class Storm {
     EXPECT_EQ(ended_.size() + cancelled_, added_);
   }
   std::int64_t preemptions() const { return scheduler_.preemptions(); }
+  std::size_t shared() const { return shared_; }
 
  private:
   struct Wanted {
@@ -251,6 +334,7 @@ class Storm {
     Tokens generated = 0;
     Tokens logprobs = 0;
     bool started = false;
+    std::vector<std::int64_t> tokens;
   };
 
   SchedulerLimits storm_limits() {
@@ -265,10 +349,14 @@ class Storm {
     if (random_() % 3 == 0) {
       Wanted wanted{.prompt = static_cast<Tokens>(1 + random_() % 150),
                     .max_tokens = static_cast<std::int64_t>(1 + random_() % 100),
-                    .prompt_logprobs = random_() % 4 == 0};
+                    .prompt_logprobs = random_() % 4 == 0,
+                    .tokens = {}};
       Sampling sampling = up_to(wanted.max_tokens);
       sampling.prompt_logprobs = wanted.prompt_logprobs;
-      const auto added = scheduler_.add(prompt_of(wanted.prompt), sampling);
+      // Few beginnings, so that many prompts share one.
+      wanted.tokens = numbers(static_cast<std::int64_t>(random_() % 3), wanted.prompt);
+      wanted.tokens.back() = static_cast<std::int64_t>(random_() % 100);
+      const auto added = scheduler_.add(wanted.tokens, sampling);
       ASSERT_TRUE(added) << added.error().message;
       wanted_[added->id] = wanted;
       ++added_;
@@ -301,12 +389,31 @@ class Storm {
     for (const Ended& end : ended) check_end(end);
   }
 
+  // Plays the ranks: writes each row's token where its K and V go, then looks whether all tokens
+  // that the row attends to are there.
   void check_blocks(const StepPlan& plan) {
-    std::set<std::int32_t> seen;
-    for (const std::int32_t block : plan.blocks) {
-      EXPECT_TRUE(seen.insert(block).second) << "block " << block << " has two owners";
+    for (const StepSequence& sequence : plan.sequences) {
+      for (std::int32_t i = 0; i < sequence.tokens; ++i) {
+        slot(plan, sequence, sequence.position + i) =
+            plan.ids[static_cast<std::size_t>(sequence.row + i)];
+      }
     }
+    for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
+      const auto& expected = wanted_[scheduler_.entries()[i].sequence->id].tokens;
+      const StepSequence& sequence = plan.sequences[i];
+      for (std::int32_t at = 0; at < sequence.position + sequence.tokens; ++at) {
+        ASSERT_EQ(slot(plan, sequence, at), expected[static_cast<std::size_t>(at)]) << at;
+      }
+    }
+    const std::set<std::int32_t> seen(plan.blocks.begin(), plan.blocks.end());
     EXPECT_LE(static_cast<Blocks>(seen.size()), scheduler_.blocks_used());
+    shared_ += plan.blocks.size() - seen.size();
+  }
+
+  std::int64_t& slot(const StepPlan& plan, const StepSequence& sequence, std::int32_t position) {
+    const auto block = plan.blocks[static_cast<std::size_t>(
+        sequence.blocks_begin + position / static_cast<std::int32_t>(kKvBlockTokens))];
+    return written_[block * kKvBlockTokens + position % kKvBlockTokens];
   }
 
   // Nobody starts before someone who came earlier.
@@ -327,7 +434,9 @@ class Storm {
     EXPECT_TRUE(entry.logits_count > 0 || !entry.samples);
     wanted.logprobs += entry.logits_count - (entry.samples ? 1 : 0);
     wanted.generated += entry.samples ? 1 : 0;
-    return {.token = entry.samples ? 3 : -1};
+    if (!entry.samples) return {.token = -1};
+    wanted.tokens.push_back(static_cast<std::int64_t>(random_() % 2));
+    return {.token = static_cast<std::int32_t>(wanted.tokens.back())};
   }
 
   void check_end(const Ended& end) {
@@ -344,18 +453,23 @@ class Storm {
   std::set<std::uint64_t> ended_;
   std::size_t added_ = 0;
   std::size_t cancelled_ = 0;
+  std::map<std::int64_t, std::int64_t> written_;  // by block and offset: the token
+  std::size_t shared_ = 0;                        // entries of block tables
 };
 
 TEST(Scheduler, ThousandsOfRandomStepsKeepEveryPromise) {
   std::int64_t preemptions = 0;
+  std::size_t shared = 0;
   for (std::uint32_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Storm storm(seed);
     storm.run();
     preemptions += storm.preemptions();
+    shared += storm.shared();
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(preemptions, 20);
+  EXPECT_GT(shared, 1000U);
 }
 
 }  // namespace

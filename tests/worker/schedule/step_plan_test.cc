@@ -8,7 +8,11 @@
 namespace plimsoll {
 namespace {
 
-const StepLimits kLimits{.rows_max = 64, .sequences_max = 8, .logit_rows_max = 16, .kv_blocks = 20};
+const StepLimits kLimits{.rows_max = 64,
+                         .sequences_max = 8,
+                         .logit_rows_max = 16,
+                         .kv_blocks = 20,
+                         .table_blocks_max = 20};
 
 StepPlan two_sequences() {
   StepPlan plan;
