@@ -4,9 +4,11 @@
 #include <charconv>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "shared/base/file.h"
 #include "shared/base/text.h"
-#include "shared/machine/device_query.h"
+#include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/model/gguf.h"
 #include "shared/model/model_spec.h"
@@ -16,6 +18,23 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kRollupBytesMax = 64 * 1024;
+
+// What can be planned is more than what this build can run.
+Status check_devices(const Machine& machine, const Options& options) {
+  const bool is_simulated =
+      !machine.devices.empty() && std::ranges::all_of(machine.devices, &Device::is_simulated);
+  if (!machine.devices.empty() && !is_simulated) {
+    return invalid(
+        "devices: GPUs need the CUDA backend, which this build does not have; `plimsoll plan` "
+        "plans "
+        "for them, and --devices simulated rehearses the launch");
+  }
+  if (options.machine.empty() || is_simulated) return {};
+  return invalid(fmt::format(
+      "machine: {} describes another machine, on which nothing can be started from here; "
+      "`plimsoll plan` plans for it, and --devices simulated rehearses the launch",
+      options.machine));
+}
 
 }  // namespace
 
@@ -36,7 +55,8 @@ Bytes releasable_bytes(std::int64_t pid, const std::filesystem::path& root) {
 }
 
 Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const std::int64_t> own) {
-  Machine machine = TRY(query_machine());
+  Machine machine = TRY(find_machine(options.values));
+  TRY(check_devices(machine, options.values));
   for (const std::int64_t pid : own) {
     const Bytes bytes = releasable_bytes(pid);
     machine.memory_available = std::min(machine.memory_available + bytes, machine.memory_total);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,59 @@ struct NumaNode {
   std::vector<int> cpus;  // that this process may use
 };
 
+// Who holds memory of a device.
+struct DeviceProcess {
+  std::int64_t pid = 0;
+  std::optional<Bytes> bytes;  // unset: the driver does not say
+  std::string user;
+  std::string command;
+};
+
+struct Device {
+  std::string name;  // "NVIDIA H200"
+  std::string uuid;  // of a MIG slice its own
+  bool is_simulated = false;
+  bool is_unified = false;  // its memory is the host's
+  Bytes memory_total = 0;   // as the driver says it
+  Bytes memory_free = 0;    // now, before any process of ours
+  // Measured with context and communicators up, before weights; wins over `memory_free` minus
+  // what these are planned to take.
+  std::optional<Bytes> free_before_weights;
+  int compute_major = 0;  // 0: unknown
+  int compute_minor = 0;
+  int multiprocessors = 0;       // 0: unknown
+  std::optional<Bytes> bar1;     // what peers can map of it
+  std::optional<Bytes> context;  // measured size of a process's context on it
+  int numa_node = 0;
+  std::vector<DeviceProcess> processes;
+
+  Bytes memory_used() const { return memory_total - memory_free; }
+};
+
+// How devices of a machine reach each other.
+enum class DeviceLink { pcie, nvlink };
+const char* device_link_name(DeviceLink link);
+
+// What an earlier launch on this machine measured for a term of the plan.
+struct LearnedTerm {
+  std::string term;  // "graphs"
+  Bytes bytes = 0;   // of each rank
+  std::string from;  // "generation 7"
+};
+
 struct Machine {
+  std::string name;  // of a description; empty: this machine
   std::string cpu_name;
   std::vector<int> cpus;        // usable: affinity mask and cpuset
   double cpu_quota = 0;         // CPUs by cgroup quota (cpu.max); 0: none
   std::vector<NumaNode> nodes;  // at least one, a partition of `cpus`
   Bytes memory_total = 0;
-  Bytes memory_available = 0;  // MemAvailable
-  Bytes cgroup_limit = 0;      // of the ancestor that has the least left; 0: none
-  Bytes cgroup_used = 0;       // by that cgroup, without reclaimable page cache
+  Bytes memory_available = 0;   // MemAvailable
+  Bytes cgroup_limit = 0;       // of the ancestor that has the least left; 0: none
+  Bytes cgroup_used = 0;        // by that cgroup, without reclaimable page cache
+  std::vector<Device> devices;  // that ranks run on, one each; empty: ranks run on the CPU
+  DeviceLink link = DeviceLink::pcie;
+  std::vector<LearnedTerm> learned;
 };
 
 }  // namespace plimsoll

@@ -30,6 +30,7 @@ Status check_model(const ModelSpec& model, const Options& options) {
 
 Result<Problem> make_problem(const Machine& machine, const ModelSpec& model,
                              const Options& options) {
+  if (!machine.devices.empty()) return invalid("devices: plans for GPUs are not there yet");
   TRY(check_model(model, options));
   const ShardPlan shards = TRY(plan_shards(model, options.tp));
   Problem problem;

@@ -42,7 +42,7 @@ class Collector {
       unknown(name, source, place);
       return;
     }
-    const Status stored = set_option(set_.values, *row, text);
+    const Status stored = set_option(set_.values, *row, with_earlier(*row, text, source));
     if (!stored) {
       const std::string subject = source == Source::file ? fmt::format("{}: ", row->name) : "";
       mistake(fmt::format("{}: {}{}", place, subject, stored.error().message));
@@ -59,6 +59,15 @@ class Collector {
   }
 
  private:
+  // Of an option that repeats: what the same source has said before comes first.
+  std::string with_earlier(const OptionRow& row, std::string_view text, Source source) const {
+    const std::string before = option_text(set_.values, row);
+    if (!row.repeats || before.empty() || set_.origin(row.name).source != source) {
+      return std::string(text);
+    }
+    return before + "," + std::string(text);
+  }
+
   void unknown(std::string_view name, Source source, const std::string& place) {
     std::string meant = nearest_option(name);
     const OptionRow* row = meant.empty() ? nullptr : find_option(meant);

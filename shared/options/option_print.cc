@@ -29,7 +29,7 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
 std::string placeholder(const OptionRow& row) {
   switch (row.kind) {
     case OptionKind::text:
-      return "TEXT";
+      return row.repeats ? "TERM=BYTES" : "TEXT";
     case OptionKind::path:
       return "PATH";
     case OptionKind::word: {
@@ -45,6 +45,8 @@ std::string placeholder(const OptionRow& row) {
       return "SIZE";
     case OptionKind::duration:
       return "TIME";
+    case OptionKind::fraction:
+      return "FRACTION";
   }
   return "VALUE";
 }
@@ -57,7 +59,9 @@ std::string default_text(const OptionRow& row) {
 // "0 to 65535", with the unit: "1 to 64 ranks".
 std::string allowed_text(const OptionRow& row) {
   if (row.kind == OptionKind::path) return "a path";
-  if (row.kind == OptionKind::text) return "text";
+  if (row.kind == OptionKind::text) {
+    return row.allowed.empty() ? "text" : std::string(row.allowed);
+  }
   if (row.unit.empty()) return option_allowed(row);
   OptionRow plain = row;
   plain.field = &Options::tp;  // without "or auto", which comes after the unit
@@ -94,6 +98,12 @@ Json value_schema(const OptionRow& row) {
     return Json::object({{"type", "string"}});
   }
   Json number = Json::object({{"type", "integer"}, {"minimum", row.min}, {"maximum", row.max}});
+  if (row.kind == OptionKind::fraction) {
+    number =
+        Json::object({{"type", "number"},
+                      {"minimum", static_cast<double>(row.min) / static_cast<double>(kWhole)},
+                      {"maximum", static_cast<double>(row.max) / static_cast<double>(kWhole)}});
+  }
   if (!takes_auto(row)) return number;
   return Json::object({{"anyOf", Json::array({Json::object({{"const", "auto"}}), number})}});
 }

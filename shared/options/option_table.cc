@@ -4,6 +4,8 @@
 #include <array>
 
 #include "shared/base/text.h"
+#include "shared/options/assumption.h"
+#include "shared/options/device_choice.h"
 
 namespace plimsoll {
 namespace {
@@ -11,7 +13,7 @@ namespace {
 using Names = std::string_view;
 
 constexpr std::array<Names, 2> kActivations = {"int8", "f32"};
-constexpr std::array<Names, 2> kDevices = {"auto", "cpu"};
+constexpr std::array<Names, 5> kKvTypes = {"auto", "f16", "bf16", "fp8", "int8"};
 constexpr std::array<Names, 4> kCpuPaths = {"auto", "scalar", "avx2", "avx512-vnni"};
 constexpr std::array<Names, 4> kLogLevels = {"debug", "info", "warning", "error"};
 
@@ -23,11 +25,25 @@ constexpr std::array<Names, 2> kDpAliases = {"data-parallel-size", "dp-size"};
 constexpr std::array<Names, 1> kTotalTokensAliases = {"max-total-num-tokens"};
 constexpr std::array<Names, 2> kRunningAliases = {"max-num-seqs", "parallel"};
 constexpr std::array<Names, 1> kPrefillAliases = {"max-num-batched-tokens"};
+constexpr std::array<Names, 3> kDraftAliases = {"speculative-draft-model-path", "model-draft",
+                                                "speculative-draft-model"};
+constexpr std::array<Names, 2> kEpAliases = {"ep-size", "expert-parallel-size"};
+constexpr std::array<Names, 1> kKvBytesAliases = {"kv-cache-memory-bytes"};
+constexpr std::array<Names, 1> kGraphAliases = {"cuda-graph-max-bs-decode"};
 
 constexpr std::int64_t kSecond = 1000;  // milliseconds
 constexpr std::int64_t kHour = 3600 * kSecond;
 
-constexpr std::array<OptionRow, 23> kTable = {{
+Status check_devices(std::string_view text) {
+  TRY(parse_device_choice(text));
+  return {};
+}
+Status check_assumptions(std::string_view text) {
+  TRY(parse_assumptions(text));
+  return {};
+}
+
+constexpr std::array<OptionRow, 33> kTable = {{
     {.name = "model",
      .group = "Model",
      .field = &Options::model,
@@ -63,6 +79,14 @@ constexpr std::array<OptionRow, 23> kTable = {{
      .words = kActivations,
      .effect = Effect::full,
      .help = "Type that inputs of quantised matrices are rounded to; f32 is the slow reference."},
+    {.name = "draft-model",
+     .group = "Model",
+     .field = &Options::draft_model,
+     .kind = OptionKind::path,
+     .empty = "no draft model",
+     .effect = Effect::full,
+     .aliases = kDraftAliases,
+     .help = "Path of a small model whose tokens the large one checks; planned only so far."},
 
     {.name = "tp",
      .group = "Layout",
@@ -96,11 +120,38 @@ constexpr std::array<OptionRow, 23> kTable = {{
     {.name = "devices",
      .group = "Layout",
      .field = &Options::devices,
-     .kind = OptionKind::word,
-     .words = kDevices,
-     .others = "GPUs need the CUDA backend, which this build does not have",
+     .kind = OptionKind::text,
+     .allowed = "auto, cpu, cuda, or simulated:SIZE (simulated:96GiB)",
+     .check = check_devices,
      .effect = Effect::full,
-     .help = "Devices that ranks run on."},
+     .help = "Devices that ranks run on; simulated ones rehearse a launch on GPUs of that size."},
+    {.name = "machine",
+     .group = "Layout",
+     .field = &Options::machine,
+     .kind = OptionKind::path,
+     .empty = "this machine",
+     .effect = Effect::full,
+     .help = "Description of the machine to plan for, as in configs/machines."},
+    {.name = "ep",
+     .group = "Layout",
+     .field = &Options::ep,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 1024,
+     .unit = "ranks",
+     .effect = Effect::full,
+     .aliases = kEpAliases,
+     .help = "Ranks that the experts of a layer are divided over; planned only so far."},
+    {.name = "ep-dispatch-tokens",
+     .group = "Layout",
+     .field = &Options::ep_dispatch_tokens,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 65'536,
+     .unit = "tokens",
+     .effect = Effect::full,
+     .help = "Tokens that a rank sends to experts of other ranks in one step, at most; sizes the "
+             "expert-parallel buffers."},
     {.name = "cpu-path",
      .group = "Layout",
      .field = &Options::cpu_path,
@@ -118,6 +169,40 @@ constexpr std::array<OptionRow, 23> kTable = {{
      .effect = Effect::full,
      .help = "Memory that one rank may use for everything; auto is at most half of what is "
              "available, divided by all ranks."},
+    {.name = "mem-fraction-static",
+     .group = "Memory",
+     .field = &Options::mem_fraction_static,
+     .kind = OptionKind::fraction,
+     .min = 1'000,
+     .max = 999'000,
+     .effect = Effect::full,
+     .help = "Share of the memory that is free before weights are loaded which weights and KV "
+             "fill, as in SGLang; auto sizes KV by demand."},
+    {.name = "gpu-memory-utilization",
+     .group = "Memory",
+     .field = &Options::gpu_memory_utilization,
+     .kind = OptionKind::fraction,
+     .min = 1'000,
+     .max = 1'000'000,
+     .effect = Effect::full,
+     .help = "Share of a device's total memory which weights, buffers and KV fill, as in vLLM; "
+             "auto sizes KV by demand."},
+    {.name = "kv-cache-bytes",
+     .group = "Memory",
+     .field = &Options::kv_cache_bytes,
+     .kind = OptionKind::size,
+     .min = kKiB,
+     .max = 1024 * 1024 * kGiB,
+     .effect = Effect::full,
+     .aliases = kKvBytesAliases,
+     .help = "KV cache of one rank; auto sizes it by demand."},
+    {.name = "kv-cache-dtype",
+     .group = "Memory",
+     .field = &Options::kv_cache_dtype,
+     .kind = OptionKind::word,
+     .words = kKvTypes,
+     .effect = Effect::full,
+     .help = "Type that keys and values are stored as; auto is f16 on CPUs and bf16 on GPUs."},
     {.name = "max-total-tokens",
      .group = "Memory",
      .field = &Options::max_total_tokens,
@@ -138,8 +223,30 @@ constexpr std::array<OptionRow, 23> kTable = {{
      .unit = "requests",
      .effect = Effect::full,
      .aliases = kRunningAliases,
-     .help = "Requests that one replica computes at the same time; auto is 16, fewer where memory "
-             "is short."},
+     .help = "Requests that one replica computes at the same time; auto is 16 on CPUs and 256 on "
+             "GPUs, fewer where memory is short."},
+    {.name = "cuda-graph-max-bs",
+     .group = "Memory",
+     .field = &Options::cuda_graph_max_bs,
+     .kind = OptionKind::count,
+     .min = 0,
+     .max = 4096,
+     .unit = "requests",
+     .effect = Effect::full,
+     .aliases = kGraphAliases,
+     .help = "Largest decode batch that is captured as a CUDA graph, 0 for none; auto goes by the "
+             "device's memory, at most max-running-requests."},
+    {.name = "assume",
+     .group = "Memory",
+     .field = &Options::assume,
+     .kind = OptionKind::text,
+     .allowed = "TERM=BYTES, several with commas (weights=72.29GiB,free=94GiB)",
+     .check = check_assumptions,
+     .repeats = true,
+     .empty = "nothing is assumed",
+     .effect = Effect::full,
+     .help = "Figures that replace terms of the plan, so that a reported case can be replayed; may "
+             "be given several times."},
 
     {.name = "chunked-prefill-size",
      .group = "Scheduling",
@@ -150,7 +257,9 @@ constexpr std::array<OptionRow, 23> kTable = {{
      .unit = "tokens",
      .effect = Effect::full,
      .aliases = kPrefillAliases,
-     .help = "Most tokens of one step; auto is at most 512 and adapts to step-time-max."},
+     .help = "Most tokens of one step; auto is at most 512 on CPUs, adapts to step-time-max, and "
+             "goes by "
+             "the device's memory on GPUs."},
     {.name = "step-time-max",
      .group = "Scheduling",
      .field = &Options::step_time_max,

@@ -22,18 +22,22 @@ namespace plimsoll {
 using OptionField = std::variant<std::string Options::*, std::int64_t Options::*,
                                  std::optional<std::int64_t> Options::*, milliseconds Options::*>;
 
-enum class OptionKind { text, path, word, count, size, duration };
+enum class OptionKind { text, path, word, count, size, duration, fraction };
 
 struct OptionRow {
   std::string_view name = {};  // "max-running-requests": the flag without its dashes
   std::string_view group = {};
   OptionField field = {};
   OptionKind kind = OptionKind::text;
-  std::int64_t min = 0;  // of a count; bytes of a size; milliseconds of a duration
+  // Of a count; bytes of a size; milliseconds of a duration; millionths of a fraction.
+  std::int64_t min = 0;
   std::int64_t max = 0;
   std::span<const std::string_view> words = {};  // the allowed ones, of a word
-  std::string_view others = {};                  // why other words are not allowed, one clause
-  std::string_view unit = {};                    // of a count: "tokens"
+  std::string_view allowed = {};                 // of a checked text, for people
+  // Of a text with rules of its own; `repeats`: a flag given twice adds, with a comma between.
+  Status (*check)(std::string_view) = nullptr;
+  bool repeats = false;
+  std::string_view unit = {};   // of a count: "tokens"
   std::string_view empty = {};  // what an empty text means, where it is the default
   Effect effect = Effect::full;
   std::span<const std::string_view> aliases = {};  // names in SGLang, vLLM and llama-server

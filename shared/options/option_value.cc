@@ -34,6 +34,8 @@ std::string format_number(const OptionRow& row, std::int64_t value) {
       return format_exact_bytes(value);
     case OptionKind::duration:
       return format_duration(milliseconds(value));
+    case OptionKind::fraction:
+      return format_fraction(value);
     default:
       return fmt::format("{}", value);
   }
@@ -57,6 +59,8 @@ Result<std::int64_t> parse_number(const OptionRow& row, std::string_view text) {
       const milliseconds duration = TRY(parse_duration(text));
       return static_cast<std::int64_t>(duration.count());
     }
+    case OptionKind::fraction:
+      return parse_fraction(text);
     default:
       return parse_count(text);
   }
@@ -73,10 +77,9 @@ Status check_text(const OptionRow& row, std::string_view text) {
   }
   if (row.kind != OptionKind::word) {
     if (text.empty() && row.empty.empty()) return invalid("the value is empty");
-    return {};
+    return row.check == nullptr ? Status() : row.check(text);
   }
   if (std::find(row.words.begin(), row.words.end(), text) != row.words.end()) return {};
-  if (!row.others.empty()) return invalid(fmt::format("'{}': {}", text, row.others));
   const std::string meant = nearest(text, row.words);
   return invalid(fmt::format("'{}' is not one of the words{}", text,
                              meant.empty() ? "" : fmt::format(", did you mean '{}'?", meant)));
@@ -136,6 +139,9 @@ Json option_json(const Options& options, const OptionRow& row) {
   if (const auto* text = std::get_if<std::string Options::*>(&row.field)) return options.**text;
   if (const auto* optional = std::get_if<OptionalField>(&row.field)) {
     const std::optional<std::int64_t>& value = options.**optional;
+    if (value && row.kind == OptionKind::fraction) {
+      return static_cast<double>(*value) / static_cast<double>(kWhole);
+    }
     return value ? Json(*value) : Json("auto");
   }
   if (const auto* duration = std::get_if<milliseconds Options::*>(&row.field)) {
@@ -148,6 +154,11 @@ Status set_option_json(Options& options, const OptionRow& row, const Json& value
   const bool is_text = std::holds_alternative<std::string Options::*>(row.field);
   if (value.is_string() && (is_text || takes_auto(row))) {
     return set_option(options, row, value.as_string());
+  }
+  if (row.kind == OptionKind::fraction && value.is_number()) {
+    const double millionths = std::round(value.as_double() * static_cast<double>(kWhole));
+    if (!(std::abs(millionths) < 1e15)) return invalid("the fraction is out of range");
+    return store_number(options, row, static_cast<std::int64_t>(millionths));
   }
   if (value.is_integer() && !is_text) return store_number(options, row, value.as_int());
   return invalid(
@@ -163,7 +174,7 @@ std::string option_allowed(const OptionRow& row) {
     }
     return out;
   }
-  if (row.kind == OptionKind::text || row.kind == OptionKind::path) return out;
+  if (row.kind == OptionKind::text || row.kind == OptionKind::path) return std::string(row.allowed);
   out = format_number(row, row.min) + " to " + format_number(row, row.max);
   if (takes_auto(row)) out += ", or auto";
   return out;

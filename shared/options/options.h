@@ -10,6 +10,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/units.h"
+#include "shared/options/fraction.h"
 
 namespace plimsoll {
 
@@ -19,18 +20,28 @@ struct Options {
   std::string served_model_name;  // empty: the file's stem
   std::optional<Tokens> context_length;
   std::string activations = "int8";  // int8 · f32 (reference, slow)
+  std::string draft_model;           // proposes tokens that the model checks; empty: none
 
   // Layout
   std::int64_t tp = 1;
   std::int64_t dp = 1;
   std::optional<std::int64_t> threads;  // a rank
-  std::string devices = "auto";         // auto · cpu
+  std::string devices = "auto";         // auto · cpu · cuda · simulated:SIZE (device_choice.h)
+  std::string machine;                  // description to plan for; empty: this machine
   std::string cpu_path = "auto";        // auto · scalar · avx2 · avx512-vnni
+  std::int64_t ep = 1;                  // ranks that the experts are divided over
+  Tokens ep_dispatch_tokens = 128;      // of one rank and step, through expert-parallel buffers
 
   // Memory
   std::optional<Bytes> device_memory;                // of one rank
+  std::optional<Millionths> mem_fraction_static;     // of what is free before weights: SGLang
+  std::optional<Millionths> gpu_memory_utilization;  // of the device's total: vLLM
+  std::optional<Bytes> kv_cache_bytes;               // of one rank
+  std::string kv_cache_dtype = "auto";               // auto · f16 · bf16 · fp8 · int8
   std::optional<Tokens> max_total_tokens;            // KV tokens of a replica
   std::optional<std::int64_t> max_running_requests;  // of a replica
+  std::optional<std::int64_t> cuda_graph_max_bs;     // largest captured decode batch; 0: none
+  std::string assume;                                // "weights=72.29GiB,free=94GiB"
 
   // Scheduling
   std::optional<Tokens> chunked_prefill_size;  // most of a step; adapts below it

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "shared/machine/device_query.h"
+#include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/memory_report.h"
 #include "shared/model/gguf.h"
@@ -34,7 +34,7 @@ Result<int> run_plan(const Invocation& call) {
         "no model is given: set --model FILE, PLIMSOLL_MODEL or `model` in the "
         "configuration file");
   }
-  const Machine machine = TRY(query_machine());
+  const Machine machine = TRY(find_machine(call.options.values));
   const GgufFile file = TRY(GgufFile::open(path));
   const ModelSpec model = TRY_CONTEXT(fmt::format("model {}: ", path), read_model_spec(file));
   TRY_CONTEXT(fmt::format("model {}: ", path), check_tokenizer(file));

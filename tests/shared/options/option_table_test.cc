@@ -43,6 +43,9 @@ TEST(OptionTable, EveryRowHasAFieldOfItsOwn) {
     if (row.kind == OptionKind::count) other = std::to_string(row.max);
     if (row.kind == OptionKind::size) other = format_exact_bytes(row.max);
     if (row.kind == OptionKind::duration) other = format_duration(milliseconds(row.max));
+    if (row.kind == OptionKind::fraction) other = format_fraction(row.max);
+    if (row.name == "devices") other = "cpu";
+    if (row.name == "assume") other = "free=1GiB";
     ASSERT_TRUE(set_option(options, row, other)) << row.name;
     const OptionDiff diff = diff_options(Options{}, options);
     ASSERT_EQ(diff.changes.size(), 1U) << row.name;

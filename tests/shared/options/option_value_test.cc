@@ -34,19 +34,35 @@ TEST(OptionValue, CountsRefuseSignsSpacesAndOverflow) {
   }
 }
 
-TEST(OptionValue, DevicesOfGpusAreRefusedWithTheReason) {
+TEST(OptionValue, DevicesAreCheckedAndTheMessageSaysWhatIsAllowed) {
   Options options;
-  for (const char* text : {"0", "0,1", "GPU-8a56a4bc-3184-a4f2-7a5b-91a3b6b2f7a1", "cuda"}) {
+  for (const char* text : {"0", "0,1", "GPU-8a56a4bc-3184-a4f2-7a5b-91a3b6b2f7a1", "tpu"}) {
     const Status stored = set_option(options, *find_option("devices"), text);
     ASSERT_FALSE(stored) << text;
     EXPECT_EQ(exit_code(stored.error().code), 78);
     EXPECT_EQ(stored.error().message,
               std::string("'") + text +
-                  "': GPUs need the CUDA backend, which this build does not have (allowed: auto or "
-                  "cpu)");
+                  "' names no kind of device (allowed: auto, cpu, cuda, or simulated:SIZE "
+                  "(simulated:96GiB))");
   }
-  EXPECT_TRUE(set_option(options, *find_option("devices"), "cpu"));
-  EXPECT_TRUE(set_option(options, *find_option("devices"), "auto"));
+  for (const char* text : {"cpu", "auto", "cuda", "simulated:96GiB"}) {
+    EXPECT_TRUE(set_option(options, *find_option("devices"), text)) << text;
+  }
+}
+
+TEST(OptionValue, FractionsAreExactInTextAndJson) {
+  Options options;
+  const OptionRow& row = *find_option("mem-fraction-static");
+  ASSERT_TRUE(set_option(options, row, "0.88"));
+  EXPECT_EQ(options.mem_fraction_static, 880'000);
+  EXPECT_EQ(option_text(options, row), "0.880");
+  EXPECT_EQ(dump_json(option_json(options, row)), "0.88");
+  ASSERT_TRUE(set_option_json(options, row, Json(0.55)));
+  EXPECT_EQ(options.mem_fraction_static, 550'000);
+  ASSERT_TRUE(set_option_json(options, row, "auto"));
+  EXPECT_EQ(mistake("mem-fraction-static", "1.5"),
+            "1.500 is out of range (allowed: 0.001 to 0.999, or auto)");
+  EXPECT_NE(mistake("mem-fraction-static", "88%"), "");
 }
 
 TEST(OptionValue, AutoEmptiesAnOptional) {

@@ -1,0 +1,88 @@
+#include "shared/memory/machine_source.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "shared/machine/device_query.h"
+#include "shared/machine/machine_file.h"
+#include "shared/machine/nvml.h"
+#include "shared/options/device_choice.h"
+
+namespace plimsoll {
+namespace {
+
+// Cards between 24 and 141 GB have 128 to 188; a rehearsal wants one in between.
+constexpr int kSimulatedMultiprocessors = 160;
+
+void make_simulated(const DeviceChoice& choice, std::int64_t ranks, Machine& machine) {
+  machine.devices.clear();
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const Bytes size = choice.size_of(static_cast<std::size_t>(rank));
+    Device device;
+    device.name = fmt::format("simulated {}", format_bytes(size));
+    device.is_simulated = true;
+    device.memory_total = size;
+    device.memory_free = size;
+    device.multiprocessors = kSimulatedMultiprocessors;
+    machine.devices.push_back(std::move(device));
+  }
+}
+
+Status simulate_described(const Options& options, Machine& machine) {
+  if (machine.devices.empty()) {
+    return invalid(
+        fmt::format("devices: simulated devices need a size (simulated:96GiB) or a --machine that "
+                    "has devices{}",
+                    options.machine.empty() ? "" : fmt::format("; {} has none", options.machine)));
+  }
+  for (Device& device : machine.devices) device.is_simulated = true;
+  return {};
+}
+
+Status find_gpus(const Options& options, Machine& machine) {
+  if (!options.machine.empty()) {
+    if (!machine.devices.empty()) return {};
+    return invalid(fmt::format("devices: {} describes no GPUs", options.machine));
+  }
+  NvmlDevices found = TRY(query_nvml(machine.memory_available));
+  machine.devices = std::move(found.devices);
+  machine.link = found.link;
+  if (!machine.devices.empty()) return {};
+  return unavailable(
+      "devices: this machine has no NVIDIA GPU that its driver knows; plan for another with "
+      "--machine FILE, or use --devices cpu");
+}
+
+}  // namespace
+
+Result<Machine> find_machine(const Options& options) {
+  const DeviceChoice choice = TRY(parse_device_choice(options.devices));
+  Machine machine =
+      options.machine.empty() ? TRY(query_machine()) : TRY(read_machine_file(options.machine));
+  switch (choice.kind) {
+    case DeviceKind::automatic:  // what a description has; here the CPU, until a backend for GPUs
+                                 // is
+      break;
+    case DeviceKind::cpu:
+      machine.devices.clear();
+      break;
+    case DeviceKind::cuda:
+      TRY(find_gpus(options, machine));
+      break;
+    case DeviceKind::simulated:
+      if (choice.sizes.empty()) {
+        TRY(simulate_described(options, machine));
+      } else {
+        make_simulated(choice, options.tp * options.dp, machine);
+      }
+      break;
+  }
+  if (machine.devices.empty() && machine.memory_total == 0) {
+    return invalid(
+        fmt::format("devices: {} does not say how much memory its host has", options.machine));
+  }
+  return machine;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,30 @@
+// DeviceChoice: what `--devices` says: the kind of device that ranks run on, and what it names.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "shared/base/result.h"
+#include "shared/base/units.h"
+
+namespace plimsoll {
+
+enum class DeviceKind { automatic, cpu, cuda, simulated };
+const char* device_kind_name(DeviceKind kind);  // "auto", "cpu", "cuda", "simulated"
+
+struct DeviceChoice {
+  DeviceKind kind = DeviceKind::automatic;
+  // Of simulated devices, "simulated:94GiB,96GiB": one a device, and again from the first where
+  // there are more ranks. Empty: those of the machine description.
+  std::vector<Bytes> sizes;
+
+  Bytes size_of(std::size_t device) const {
+    return sizes.empty() ? 0 : sizes[device % sizes.size()];
+  }
+};
+
+// "auto", "cpu", "cuda", "simulated", "simulated:96GiB", "simulated:94GiB,96GiB".
+// Errors: Code::invalid, saying what would be right.
+Result<DeviceChoice> parse_device_choice(std::string_view text);
+
+}  // namespace plimsoll

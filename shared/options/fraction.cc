@@ -1,0 +1,31 @@
+#include "shared/options/fraction.h"
+
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+
+std::string format_fraction(Millionths fraction) {
+  std::string text = fmt::format("{}.{:06}", fraction / kWhole, fraction % kWhole);
+  while (text.back() == '0' && text.size() > std::string_view("0.000").size()) text.pop_back();
+  return text;
+}
+
+Result<Millionths> parse_fraction(std::string_view text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (failure != std::errc() || rest != end || !std::isfinite(number) || std::abs(number) > 1e6) {
+    return invalid(fmt::format("'{}' is not a fraction; write for example 0.88", text));
+  }
+  const std::size_t point = text.find('.');
+  if (point != std::string_view::npos && text.size() - point - 1 > 6) {
+    return invalid(fmt::format("'{}' has more than six digits after the point", text));
+  }
+  return static_cast<Millionths>(std::llround(number * kWhole));
+}
+
+}  // namespace plimsoll
