@@ -10,6 +10,7 @@
 
 #include "shared/base/text.h"
 #include "shared/model/head_limits.h"
+#include "shared/model/weight_groups.h"
 
 namespace plimsoll {
 namespace {
@@ -286,7 +287,14 @@ Result<ModelSpec> read_model_spec(const GgufFile& file) {
   TRY(read_rope(file, metadata, spec));
   spec.tied_head = spec.weights.find("output.weight") == nullptr;
   TRY(check_weights(spec));
+  spec.groups = TRY(gguf_groups(spec));
   return spec;
+}
+
+Bytes ModelSpec::weight_bytes() const {
+  Bytes sum = 0;
+  for (const WeightGroup& group : groups) sum += group.bytes_of_all();
+  return sum;
 }
 
 }  // namespace plimsoll

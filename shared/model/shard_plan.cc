@@ -22,19 +22,19 @@ const WeightInfo& layer_weight(const ModelSpec& spec, std::int64_t layer, std::s
   return *weight;
 }
 
-// The least number of columns at whose multiples this weight can be cut in every layer.
-std::int64_t column_unit(const ModelSpec& spec, std::string_view name) {
+// The least number of columns at whose multiples every weight can be cut that `by` divides so.
+std::int64_t column_unit(const ModelSpec& spec, CutBy by) {
   std::int64_t unit = 1;
-  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
-    unit = std::lcm(unit, dtype_info(layer_weight(spec, layer, name).dtype).block_length);
+  for (const WeightGroup& group : spec.groups) {
+    if (group.cut.by == by && group.cut.columns) unit = std::lcm(unit, group.cut.unit);
   }
   return unit;
 }
 
-Bytes bytes_in_layers(const ModelSpec& spec, std::initializer_list<std::string_view> names) {
+Bytes bytes_cut_by(const ModelSpec& spec, CutBy by) {
   Bytes sum = 0;
-  for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
-    for (const std::string_view name : names) sum += layer_weight(spec, layer, name).bytes;
+  for (const WeightGroup& group : spec.groups) {
+    if (group.cut.by == by) sum += group.bytes_of_all();
   }
   return sum;
 }
@@ -62,6 +62,11 @@ struct Limit {
   std::string why;
 };
 
+// The columns of the output projection that belong to a head.
+std::int64_t value_dim(const ModelSpec& spec) {
+  return spec.latent ? spec.latent->value_dim : spec.head_dim;
+}
+
 // Columns of attn_output can be cut at every `block`; heads and KV groups come in units of it.
 struct HeadUnits {
   std::int64_t group = 0;      // query heads of a KV head
@@ -70,29 +75,48 @@ struct HeadUnits {
 };
 
 HeadUnits head_units(const ModelSpec& spec) {
-  const std::int64_t block = column_unit(spec, "attn_output");
+  const std::int64_t block = column_unit(spec, CutBy::heads);
   const std::int64_t group = spec.heads / spec.kv_heads;
-  return {group, block / std::gcd(block, spec.head_dim),
-          block / std::gcd(block, group * spec.head_dim)};
+  const std::int64_t head = value_dim(spec);
+  return {group, block / std::gcd(block, head), block / std::gcd(block, group * head)};
 }
 
 Limit head_limit(const ModelSpec& spec, const HeadUnits& units) {
   if (units.head_unit == 1) return {spec.heads, fmt::format("it has {} heads", spec.heads)};
   const std::string why =
       fmt::format("attn_output is stored in blocks of {} columns, and its heads have {}",
-                  column_unit(spec, "attn_output"), spec.head_dim);
+                  column_unit(spec, CutBy::heads), value_dim(spec));
   if (units.kv_unit == 1) return {spec.heads / units.head_unit, why};
   return {ceil_div(spec.kv_heads, units.kv_unit), why};
 }
 
-std::int64_t ffn_unit_columns(const ModelSpec& spec) {
-  return std::lcm(kFfnUnit, column_unit(spec, "ffn_down"));
+// A feed-forward of some kind: of dense layers, of each expert, of the shared experts.
+struct FfnKind {
+  CutBy by = CutBy::ffn;
+  Range RankShard::*range = nullptr;
+  const char* words = "";
+};
+constexpr std::array kFfnKinds = {
+    FfnKind{CutBy::ffn, &RankShard::ffn, "its feed-forward has"},
+    FfnKind{CutBy::expert_ffn, &RankShard::expert_ffn, "each expert's feed-forward has"},
+    FfnKind{CutBy::shared_ffn, &RankShard::shared_ffn, "the shared experts' feed-forward has"},
+};
+
+std::int64_t ffn_size(const ModelSpec& spec, CutBy by) {
+  if (by == CutBy::expert_ffn) return spec.experts.count == 0 ? 0 : spec.experts.ffn;
+  if (by == CutBy::shared_ffn) return spec.experts.shared_ffn;
+  return spec.experts.layers == spec.layers ? 0 : spec.ffn;
 }
 
-Limit ffn_limit(const ModelSpec& spec) {
-  const std::int64_t unit = ffn_unit_columns(spec);
-  return {ceil_div(spec.ffn, unit),
-          fmt::format("its feed-forward has {} columns, which are cut every {}", spec.ffn, unit)};
+std::int64_t ffn_unit_columns(const ModelSpec& spec, CutBy by) {
+  return std::lcm(kFfnUnit, column_unit(spec, by));
+}
+
+Limit ffn_limit(const ModelSpec& spec, const FfnKind& kind) {
+  const std::int64_t unit = ffn_unit_columns(spec, kind.by);
+  const std::int64_t size = ffn_size(spec, kind.by);
+  return {ceil_div(size, unit),
+          fmt::format("{} {} columns, which are cut every {}", kind.words, size, unit)};
 }
 
 Limit vocab_limit(const ModelSpec& spec) {
@@ -104,9 +128,13 @@ Limit vocab_limit(const ModelSpec& spec) {
 Status check_ranks(const ModelSpec& spec, const HeadUnits& units, std::int64_t tp) {
   if (tp < 1) return invalid(fmt::format("tp is {}; expected 1 or more", tp));
   Limit least = head_limit(spec, units);
-  for (Limit& limit : std::array{ffn_limit(spec), vocab_limit(spec)}) {
+  const auto consider = [&](Limit limit) {
     if (limit.tp_max < least.tp_max) least = std::move(limit);
+  };
+  for (const FfnKind& kind : kFfnKinds) {
+    if (ffn_size(spec, kind.by) > 0) consider(ffn_limit(spec, kind));
   }
+  consider(vocab_limit(spec));
   if (tp <= least.tp_max) return {};
   return invalid(fmt::format("tp {} is too many ranks for this model: {}; tp can be 1 to {}", tp,
                              least.why, least.tp_max));
@@ -138,14 +166,13 @@ void split_within_groups(const ModelSpec& spec, const HeadUnits& units,
   }
 }
 
-// Feed-forward units go one by one to the rank that has the fewest bytes so far, attention
-// included.
-void split_ffn(const ModelSpec& spec, std::vector<RankShard>& ranks) {
-  const std::int64_t unit = ffn_unit_columns(spec);
-  const std::int64_t units = ceil_div(spec.ffn, unit);
-  const Bytes head = bytes_in_layers(spec, {"attn_q", "attn_output"}) / spec.heads;
-  const Bytes kv_head = bytes_in_layers(spec, {"attn_k", "attn_v"}) / spec.kv_heads;
-  const Bytes ffn_unit = bytes_in_layers(spec, {"ffn_gate", "ffn_up", "ffn_down"}) / units;
+// Units go one by one to the rank that has the fewest bytes so far, attention included.
+void balance_ffn(const ModelSpec& spec, const FfnKind& kind, std::vector<RankShard>& ranks) {
+  const std::int64_t unit = ffn_unit_columns(spec, kind.by);
+  const std::int64_t units = ceil_div(ffn_size(spec, kind.by), unit);
+  const Bytes head = bytes_cut_by(spec, CutBy::heads) / spec.heads;
+  const Bytes kv_head = bytes_cut_by(spec, CutBy::kv_heads) / spec.kv_heads;
+  const Bytes ffn_unit = bytes_cut_by(spec, kind.by) / units;
   std::vector<Bytes> load;
   for (const RankShard& shard : ranks) {
     load.push_back(shard.heads.size() * head + shard.kv_heads.size() * kv_head + ffn_unit);
@@ -158,8 +185,39 @@ void split_ffn(const ModelSpec& spec, std::vector<RankShard>& ranks) {
   }
   std::int64_t begin = 0;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].ffn = scaled({begin, begin + counts[rank]}, unit, spec.ffn);
+    ranks[rank].*kind.range = scaled({begin, begin + counts[rank]}, unit, ffn_size(spec, kind.by));
     begin += counts[rank];
+  }
+}
+
+// The kind with the most bytes evens out what attention left uneven; the others are split evenly.
+void split_ffn(const ModelSpec& spec, std::vector<RankShard>& ranks) {
+  const FfnKind& largest = *std::ranges::max_element(
+      kFfnKinds, {}, [&](const FfnKind& kind) { return bytes_cut_by(spec, kind.by); });
+  for (const FfnKind& kind : kFfnKinds) {
+    const std::int64_t size = ffn_size(spec, kind.by);
+    if (size == 0) continue;
+    if (&kind == &largest) {
+      balance_ffn(spec, kind, ranks);
+      continue;
+    }
+    const std::int64_t unit = ffn_unit_columns(spec, kind.by);
+    const auto split = split_evenly(ceil_div(size, unit), std::ssize(ranks));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      ranks[rank].*kind.range = scaled(split[rank], unit, size);
+    }
+  }
+}
+
+// A tower with fewer heads than ranks is whole on every rank.
+void split_vision(const ModelSpec& spec, std::vector<RankShard>& ranks) {
+  if (!spec.vision) return;
+  const bool is_whole = spec.vision->heads < std::ssize(ranks);
+  const auto heads = split_evenly(spec.vision->heads, std::ssize(ranks));
+  const auto ffn = split_evenly(spec.vision->ffn, std::ssize(ranks));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].vision_heads = is_whole ? Range{0, spec.vision->heads} : heads[rank];
+    ranks[rank].vision_ffn = is_whole ? Range{0, spec.vision->ffn} : ffn[rank];
   }
 }
 
@@ -235,6 +293,7 @@ Result<ShardPlan> plan_shards(const ModelSpec& spec, std::int64_t tp) {
     split_within_groups(spec, units, plan.ranks);
   }
   split_ffn(spec, plan.ranks);
+  split_vision(spec, plan.ranks);
   split_vocab(spec, plan.ranks);
   return plan;
 }

@@ -3,9 +3,11 @@
 // Heads are split by whole KV groups, unevenly where they do not divide (9 heads / 3 KV heads over
 // 2 ranks: 6 heads / 2 KV heads and 3 / 1). With more ranks than KV heads each rank holds one KV
 // head, replicated over neighbours, and the query heads of that group are divided among them. So on
-// every rank the heads are a multiple of the KV heads. The feed-forward is split in units of 32
-// columns (256 where a K-quant must be cut on its blocks) and balances what attention left uneven.
-// The vocabulary is split in units of kPackedRows rows.
+// every rank the heads are a multiple of the KV heads. Latent attention is the case of one KV head:
+// the latent is on every rank, the heads are divided. The feed-forward is split in units of 32
+// columns (256 where a K-quant must be cut on its blocks, 128 for FP8 with block scales) and the
+// largest of its kinds (dense, of each expert, shared) balances what attention left uneven. The
+// vocabulary is split in units of kPackedRows rows.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +29,13 @@ struct Range {
 struct RankShard {
   Range heads;     // query heads
   Range kv_heads;  // KV heads that those queries read; may overlap a neighbour's when replicated
-  Range ffn;       // rows of gate and up, columns of down
+  Range ffn;       // rows of gate and up, columns of down; of dense layers
   Range vocab;     // rows of the head whose logits this rank computes
+  // Empty where the model has no such part.
+  Range expert_ffn = {};    // as ffn, of every routed expert
+  Range shared_ffn = {};    // as ffn, of the shared experts
+  Range vision_heads = {};  // of the vision tower, where it is sharded
+  Range vision_ffn = {};
 
   bool operator==(const RankShard&) const = default;
 };
@@ -37,7 +44,8 @@ struct ShardPlan {
   std::vector<RankShard> ranks;
 };
 
-// Errors: tp below 1 or above the number of heads; a split that would cut a quantised block.
+// REQUIRES: spec.groups are those of its weights. Errors: tp below 1 or above the number of heads;
+// a split that would cut a quantised block.
 Result<ShardPlan> plan_shards(const ModelSpec& spec, std::int64_t tp);
 
 // One weight of a rank as the loader cuts it: some rows, and of each some columns.

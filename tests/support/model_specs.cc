@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shared/base/check.h"
+#include "shared/model/weight_groups.h"
 
 namespace plimsoll {
 namespace {
@@ -52,6 +53,9 @@ ModelSpec make_llama_spec(const LlamaShape& shape) {
     add(spec, prefix + "ffn_up.weight", shape.dtype, {shape.ffn, shape.hidden});
     add(spec, prefix + "ffn_down.weight", shape.dtype, {shape.hidden, shape.ffn});
   }
+  Result<std::vector<WeightGroup>> groups = gguf_groups(spec);
+  CHECK(groups.has_value());
+  spec.groups = std::move(*groups);
   return spec;
 }
 

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/model/weight_groups.h"
+
 namespace plimsoll {
 namespace {
 
@@ -57,6 +59,9 @@ ModelSpec spec_of(const Shape& shape) {
     add_weight(spec, blk + "ffn_up.weight", shape.type, {shape.ffn, shape.hidden});
     add_weight(spec, blk + "ffn_down.weight", shape.down_type, {shape.hidden, shape.ffn});
   }
+  auto groups = gguf_groups(spec);
+  EXPECT_TRUE(groups) << groups.error().message;
+  if (groups) spec.groups = std::move(*groups);
   return spec;
 }
 
