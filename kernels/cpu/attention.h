@@ -1,4 +1,4 @@
-// Attention of the CPU backend: rotation, storing K and V, causal attention over the paged cache.
+// Attention: rotates, stores K and V, and attends causally over the paged cache, on the CPU.
 //
 // One fork and join a call, in three phases with barriers between: rotate and store (each kv head's
 // tokens), attend, merge. Attention is cut into units (sequence, kv head, tile of query tokens, KV

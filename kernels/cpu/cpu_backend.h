@@ -1,4 +1,4 @@
-// The CPU backend: packed integer kernels on a resident team of threads.
+// CpuBackend: the operations as packed integer kernels on a resident team of threads.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Tiny models for tests: written by tools/tiny_model in process.
+// TinyModel: small models for tests, written by tools/tiny_model in process.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// The syntax tree of a template.
+// Ast: the syntax tree of a template.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Filters and tests: `value | name(...)` and `value is name(...)`.
+// Filters: what `value | name(...)` gives, and tests, `value is name(...)`.
 #pragma once
 
 #include <string>
