@@ -8,6 +8,7 @@
 
 #include "shared/base/text.h"
 #include "shared/generation/launch_suspects.h"
+#include "shared/options/foreign_names.h"
 
 namespace plimsoll {
 namespace {

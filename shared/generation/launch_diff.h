@@ -62,7 +62,7 @@ using LaunchJudge = std::function<std::optional<Reason>(const Difference&)>;
 
 // `before` is usually the one that worked. Options and environment first, most suspicious first;
 // then figures, which are consequences, in the order of `after`. A default of one side that the
-// other does not name is no difference. Names are compared as they are: see canonical_option().
+// other does not name is no difference. Names are compared as they are: see foreign_names.h.
 std::vector<Difference> compare_launches(const LaunchFacts& before, const LaunchFacts& after,
                                          const LaunchJudge& judge = {});
 

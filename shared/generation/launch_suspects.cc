@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "shared/options/option_table.h"
-
 namespace plimsoll {
 namespace {
 
@@ -40,6 +38,10 @@ constexpr Row kOptions[] = {
     {"speculative*", 65, "draft weights and draft KV come out of the same memory"},
     {"spec-*", 65, "draft weights and draft KV come out of the same memory"},
     {"enable-mtp", 65, "draft weights and draft KV come out of the same memory"},
+    {"draft*", 65, "draft weights and draft KV come out of the same memory"},
+    {"machine", 65, "another machine is planned for"},
+    {"assume", 60, "figures that replace what is computed"},
+    {"ep-dispatch-tokens", 55, "the size of expert exchange's buffers"},
     {"kv-cache-dtype", 60, "changes the bytes of a token"},
     {"context-length", 60, "is what one request may need of KV"},
     {"page-size", 30, "rounds KV"},
@@ -144,31 +146,6 @@ Suspect suspect_in(const Row (&rows)[N], std::string_view name, int otherwise) {
   return {row->weight, std::string(row->why), row->is_graphs};
 }
 
-struct Synonym {
-  std::string_view theirs;
-  std::string_view ours;
-};
-// Of options that our table has not (yet); with those that it has, its aliases say it.
-constexpr Synonym kSynonyms[] = {
-    {"model-path", "model"},
-    {"model-tag", "model"},
-    {"tensor-parallel-size", "tp"},
-    {"tp-size", "tp"},
-    {"data-parallel-size", "dp"},
-    {"dp-size", "dp"},
-    {"pipeline-parallel-size", "pp"},
-    {"pp-size", "pp"},
-    {"ep-size", "ep"},
-    {"expert-parallel-size", "ep"},
-    {"max-seq-len", "context-length"},
-    {"max-model-len", "context-length"},
-    {"max-num-seqs", "max-running-requests"},
-    {"max-num-batched-tokens", "chunked-prefill-size"},
-    {"cuda-graph-max-bs-decode", "cuda-graph-max-bs"},
-    {"max-cudagraph-capture-size", "cuda-graph-max-bs"},
-    {"kv-cache-memory-bytes", "kv-cache-bytes"},
-};
-
 }  // namespace
 
 Suspect option_suspect(std::string_view canonical_name) {
@@ -176,14 +153,5 @@ Suspect option_suspect(std::string_view canonical_name) {
 }
 
 Suspect surrounding_suspect(std::string_view name) { return suspect_in(kSurroundings, name, 20); }
-
-std::string canonical_option(std::string_view name) {
-  std::string dashed(name);
-  std::ranges::replace(dashed, '_', '-');
-  if (dashed.starts_with("--")) dashed.erase(0, 2);
-  if (const OptionRow* row = find_option(dashed)) return std::string(row->name);
-  const auto* found = std::ranges::find(kSynonyms, dashed, &Synonym::theirs);
-  return found == std::end(kSynonyms) ? dashed : std::string(found->ours);
-}
 
 }  // namespace plimsoll

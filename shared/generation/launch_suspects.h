@@ -13,9 +13,6 @@ struct Suspect {
   bool is_graphs = false;  // it decides how much is captured
 };
 
-// "--tp-size", "tensor_parallel_size" -> "tp"; a name that we have no option for: with dashes.
-std::string canonical_option(std::string_view name);
-
 Suspect option_suspect(std::string_view canonical_name);
 Suspect surrounding_suspect(std::string_view name);
 

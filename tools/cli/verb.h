@@ -74,6 +74,7 @@ Result<int> run_stop(const Invocation& call);
 Result<int> run_restart(const Invocation& call);
 Result<int> run_status(const Invocation& call);
 Result<int> run_plan(const Invocation& call);
+Result<int> run_explain(const Invocation& call);
 Result<int> run_reconfigure(const Invocation& call);
 Result<int> run_config(const Invocation& call);
 Result<int> run_chat(const Invocation& call);

@@ -18,7 +18,7 @@ constexpr std::array<VerbFlag, 2> kLogsFlags = {
     {{"follow", "", "go on with what is written from now on", "f"},
      {"lines", "N", "how many lines back to begin (default 100)", "n"}}};
 
-constexpr std::array<Verb, 11> kVerbs = {{
+constexpr std::array<Verb, 12> kVerbs = {{
     {.name = "start",
      .arguments = "[--OPTION VALUE ...]",
      .summary = "load a deployment and wait until it serves; launches the daemon where none runs",
@@ -43,6 +43,12 @@ constexpr std::array<Verb, 11> kVerbs = {{
      .summary = "show how memory would be used, without starting anything",
      .takes_options = true,
      .run = run_plan},
+    {.name = "explain",
+     .arguments = "LOG [LOG]",
+     .summary = "say what happened in a log of SGLang or vLLM, or what differs between two",
+     .arguments_min = 1,
+     .arguments_max = 2,
+     .run = run_explain},
     {.name = "reconfigure",
      .arguments = "NAME=VALUE ...",
      .summary = "change options of the running deployment",

@@ -1,5 +1,6 @@
 #include "tools/cli/cli.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -10,6 +11,7 @@
 #include "tests/support/fake_daemon.h"
 #include "tests/support/scripted_server.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/test_data.h"
 #include "tests/support/tiny_model.h"
 
 namespace plimsoll {
@@ -89,6 +91,11 @@ TEST_F(Cli, ExitCodesSayWhatWentWrong) {
                {{"plan", "--model", file, "--tp", "60"}, 78},
                {{"plan", "--model", file, "--tpp", "2"}, 78},
                {{"plan", "--model", "/nowhere.gguf"}, 78},
+               {{"explain"}, 2},
+               {{"explain", "a", "b", "c"}, 2},
+               {{"explain", "/nowhere.log"}, 78},
+               {{"explain", golden_path("logs/noise.log").string()}, 78},
+               {{"explain", golden_path("logs/sglang-failing.log").string()}, 0},
                {{"config", "check", "--port", "70000"}, 78},
                {{"config", "check", "--port", "7000"}, 0}};
   for (const auto& c : cases) {
@@ -132,6 +139,37 @@ TEST_F(Cli, JsonIsAnsweredWhateverHappens) {
     ASSERT_TRUE(json) << words.front();
     EXPECT_EQ(json->find("text")->as_string(), text);
   }
+}
+
+TEST_F(Cli, ExplainNamesTheFractionFirstOfTwoLogs) {
+  const std::string working = golden_path("logs/sglang-working.log").string();
+  const std::string failing = golden_path("logs/sglang-failing.log").string();
+  const Done one = run({"explain", failing});
+  EXPECT_NE(one.out.find("raise --mem-fraction-static to 0.770 or more"), std::string::npos)
+      << one.out;
+  const Done two = run({"explain", working, failing});
+  const std::string first =
+      "  mem-fraction-static 0.88 (auto, from that log) -> 0.55 (flag): "
+      "KV 10.43 GiB -> -20.59 GiB\n";
+  EXPECT_NE(two.out.find("(no memory for KV)\n\n" + first), std::string::npos) << two.out;
+  EXPECT_NE(two.out.find("0.09 GiB, about 1,375"), std::string::npos) << two.out;
+  EXPECT_NE(two.out.find("0.772 or more: there one request of 4,096 tokens"), std::string::npos)
+      << two.out;
+  EXPECT_LT(std::ranges::count(two.out, '\n'), 60);
+  const Done reversed = run({"explain", failing, working});
+  EXPECT_NE(reversed.out.find("KV -20.59 GiB -> 10.43 GiB"), std::string::npos) << reversed.out;
+  EXPECT_NE(reversed.out.find("raise --mem-fraction-static"), std::string::npos) << reversed.out;
+
+  const Result<Json> json = parse_json(run({"explain", working, failing, "--json"}).out);
+  ASSERT_TRUE(json);
+  const Json& difference = json->find("differences")->as_array().at(0);
+  EXPECT_EQ(difference.find("name")->as_string(), "mem-fraction-static");
+  EXPECT_EQ(json->find("logs")->as_array().at(1).find("outcome")->as_string(), "no-kv");
+  const Result<Json> alone = parse_json(run({"explain", failing, "--json"}).out);
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->find("fraction_window")->find("any_kv_min")->as_double(), 0.77);
+  const Done noise = run({"explain", golden_path("logs/noise.log").string()});
+  EXPECT_NE(noise.err.find("looked for"), std::string::npos) << noise.err;
 }
 
 TEST_F(Cli, APlanRefusesATokenizerThatTheRouterCannotRead) {

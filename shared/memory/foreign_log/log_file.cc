@@ -1,0 +1,81 @@
+#include "shared/memory/foreign_log/log_file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "shared/base/unique_fd.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kPieceBytes = 256 * 1024;
+
+Error read_error(const std::filesystem::path& path) {
+  const int error = errno;
+  const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::unavailable;
+  return {code, fmt::format("read log {}: {}", path.native(), std::strerror(error))};
+}
+
+// Lines of pieces; of a line longer than kLogLineMax the rest is dropped.
+class Lines {
+ public:
+  explicit Lines(ForeignLogReader& reader) : reader_(reader) {}
+
+  void piece(std::string_view text) {
+    while (!text.empty()) {
+      const std::size_t end = text.find('\n');
+      const std::string_view part = text.substr(0, end);
+      if (end == std::string_view::npos) {
+        keep(part);
+        return;
+      }
+      if (rest_.empty()) {
+        reader_.line(part);
+      } else {
+        keep(part);
+        reader_.line(rest_);
+        rest_.clear();
+      }
+      text.remove_prefix(end + 1);
+    }
+  }
+  void finish() {
+    if (!rest_.empty()) reader_.line(rest_);
+  }
+
+ private:
+  void keep(std::string_view part) {
+    rest_ += part.substr(0, kLogLineMax - std::min(kLogLineMax, rest_.size()));
+  }
+
+  ForeignLogReader& reader_;
+  std::string rest_;
+};
+
+}  // namespace
+
+Result<ForeignLog> read_foreign_log(const std::filesystem::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return read_error(path);
+  ForeignLogReader reader;
+  Lines lines(reader);
+  std::vector<char> piece(kPieceBytes);
+  while (true) {
+    const ssize_t count = ::read(fd.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return read_error(path);
+    if (count == 0) break;
+    lines.piece({piece.data(), static_cast<std::size_t>(count)});
+  }
+  lines.finish();
+  return TRY_CONTEXT(fmt::format("read log {}: ", path.native()), reader.finish());
+}
+
+}  // namespace plimsoll

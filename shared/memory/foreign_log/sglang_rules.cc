@@ -1,0 +1,178 @@
+#include "shared/memory/foreign_log/sglang_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "shared/base/text.h"
+#include "shared/memory/memory_terms.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kThousand = 1000;
+// A computed fraction of another version lies within this of ours.
+constexpr double kRuleTolerance = 0.03;
+constexpr double kAutoMin = 0.55;
+constexpr double kAutoMax = 0.96;
+
+struct BuiltIn {
+  std::string_view name;  // as written there
+  std::string_view value;
+};
+// Defaults that matter for telling what was given; an unset argument is None.
+constexpr BuiltIn kDefaults[] = {
+    {"host", "127.0.0.1"},
+    {"port", "30000"},
+    {"tp_size", "1"},
+    {"pp_size", "1"},
+    {"dp_size", "1"},
+    {"ep_size", "1"},
+    {"dtype", "auto"},
+    {"kv_cache_dtype", "auto"},
+    {"load_format", "auto"},
+    {"tokenizer_mode", "auto"},
+    {"log_level", "info"},
+    {"device", "cuda"},
+    {"schedule_policy", "fcfs"},
+    {"schedule_policy", "lpm"},
+    {"max_prefill_tokens", "16384"},
+    {"schedule_conservativeness", "1.0"},
+    {"stream_interval", "1"},
+    {"num_continuous_decode_steps", "1"},
+    {"page_size", "1"},
+    {"watchdog_timeout", "300"},
+    {"nnodes", "1"},
+    {"node_rank", "0"},
+    {"base_gpu_id", "0"},
+    {"gpu_id_step", "1"},
+    {"decode_log_interval", "40"},
+    {"load_balance_method", "round_robin"},
+    {"model_impl", "auto"},
+    {"hicache_ratio", "2.0"},
+    {"moe_a2a_backend", "none"},
+    {"deepep_mode", "auto"},
+};
+// Values that it chooses itself where nothing is given.
+constexpr std::array<std::string_view, 5> kChunks = {"2048", "4096", "8192", "16384", "-1"};
+constexpr std::array<std::string_view, 8> kGraphBatches = {"8",  "24",  "32",  "48",
+                                                           "80", "160", "256", "512"};
+constexpr std::array<std::string_view, 9> kChosen = {
+    "attention_backend", "sampling_backend",  "random_seed",
+    "nccl_port",         "served_model_name", "tokenizer_path",
+    "grammar_backend",   "cuda_graph_bs",     "moe_runner_backend"};
+
+std::int64_t count_of(const ForeignLog& log, std::string_view name, std::int64_t otherwise) {
+  const ForeignArg* arg = log.arg(name);
+  if (arg == nullptr) return otherwise;
+  std::int64_t value = 0;
+  const char* end = arg->value.data() + arg->value.size();
+  const auto [rest, bad] = std::from_chars(arg->value.data(), end, value);
+  return bad == std::errc() && rest == end && value >= 0 && value < (1LL << 32) ? value : otherwise;
+}
+
+std::optional<Bytes> least_base(const ForeignLog& log) {
+  std::optional<Bytes> base;
+  for (const ForeignRank& rank : log.ranks) {
+    if (rank.base && (!base || *rank.base < *base)) base = rank.base;
+  }
+  return base;
+}
+
+bool is_one_of(std::string_view value, auto& values) {
+  return std::ranges::find(values, value) != std::end(values);
+}
+
+ArgOrigin origin_of(const ForeignArg& arg, const ForeignLog& log) {
+  if (arg.value == "None" || arg.value == "False" || arg.value == "[]" || arg.value == "{}") {
+    return ArgOrigin::built_in;
+  }
+  for (const BuiltIn& row : kDefaults) {
+    if (row.name == arg.written && row.value == arg.value) return ArgOrigin::built_in;
+  }
+  if (arg.name == "mem-fraction-static") {
+    return log.fraction && may_be_automatic(*log.fraction, log) ? ArgOrigin::automatic
+                                                                : ArgOrigin::given;
+  }
+  if (arg.name == "chunked-prefill-size" && is_one_of(arg.value, kChunks)) {
+    return ArgOrigin::automatic;
+  }
+  if (arg.name == "cuda-graph-max-bs" && is_one_of(arg.value, kGraphBatches)) {
+    return ArgOrigin::automatic;
+  }
+  return is_one_of(arg.written, kChosen) ? ArgOrigin::automatic : ArgOrigin::given;
+}
+
+}  // namespace
+
+Bytes sglang_kv(Bytes base, Bytes left, double fraction) {
+  return left - static_cast<Bytes>(std::llround(static_cast<double>(base) * (1 - fraction)));
+}
+
+std::optional<double> sglang_fraction_for(Bytes base, Bytes left, Bytes kv) {
+  if (base <= 0) return {};
+  const Bytes wanted = std::max<Bytes>(kv, 1);
+  const double exact = 1 - static_cast<double>(left - wanted) / static_cast<double>(base);
+  for (double k = std::max(0.0, std::floor(exact * kThousand) - 1); k <= kThousand; ++k) {
+    if (sglang_kv(base, left, k / kThousand) >= wanted) return k / kThousand;
+    if (k > exact * kThousand + 2) break;
+  }
+  return {};
+}
+
+SglangReserve sglang_reserve(const ForeignLog& log) {
+  const std::int64_t chunk = count_of(log, "chunked-prefill-size", 8192);
+  const std::int64_t tokens = std::max<std::int64_t>(chunk, 2048);
+  const std::int64_t ranks = std::max<std::int64_t>(count_of(log, "tp", 1), 1) *
+                             std::max<std::int64_t>(count_of(log, "pp", 1), 1);
+  const ForeignArg* off = log.arg("disable-cuda-graph");
+  const bool captures = off == nullptr || off->value != "True";
+  const std::int64_t batch = captures ? count_of(log, "cuda-graph-max-bs", 256) : 0;
+  double mib = 512 + 1.5 * static_cast<double>(tokens) + 1024.0 * static_cast<double>(ranks) / 8 +
+               2.0 * static_cast<double>(batch);
+  SglangReserve reserve;
+  reserve.formula = fmt::format("512 + 1.5 x {} tokens + 1,024 x {} ranks / 8 + 2 x {} MiB",
+                                grouped(tokens), ranks, batch);
+  const std::optional<Bytes> base = least_base(log);
+  if (base && *base > 60 * kGiB && mib < 10240) {
+    mib = 10240;
+    reserve.formula = "at least 10 GiB on a device of more than 60";
+  }
+  reserve.bytes = static_cast<Bytes>(std::llround(mib * static_cast<double>(kMiB)));
+  return reserve;
+}
+
+std::optional<double> sglang_auto_fraction(const ForeignLog& log) {
+  const std::optional<Bytes> total = log.total ? log.total : least_base(log);
+  if (!total || *total <= 0) return {};
+  const double reserve = static_cast<double>(sglang_reserve(log).bytes);
+  const double fraction = 1 - reserve / static_cast<double>(*total);
+  if (fraction <= 0) return {};
+  return std::round(fraction * kThousand) / kThousand;
+}
+
+bool may_be_automatic(double fraction, const ForeignLog& log) {
+  // Up to 0.4.6 it was a table by ranks; 0.88 remains what it takes where it cannot read the
+  // device.
+  const std::int64_t tp = count_of(log, "tp", 1);
+  const double table = tp >= 16 ? 0.79 : tp >= 8 ? 0.81 : tp >= 4 ? 0.85 : tp >= 2 ? 0.87 : 0.88;
+  const auto same = [&](double other) { return std::abs(fraction - other) < 1e-9; };
+  if (same(0.88) || same(table)) return true;
+  // The computed one has three digits; people write two.
+  const double hundredths = fraction * 100;
+  if (std::abs(hundredths - std::round(hundredths)) < 1e-6) return false;
+  if (fraction < kAutoMin || fraction > kAutoMax) return false;
+  const std::optional<double> ours = sglang_auto_fraction(log);
+  return !ours || std::abs(*ours - fraction) <= kRuleTolerance || log.model_type.empty() ||
+         log.model_type.ends_with("ForConditionalGeneration");
+}
+
+void infer_sglang_origins(ForeignLog& log) {
+  for (ForeignArg& arg : log.args) arg.origin = origin_of(arg, log);
+}
+
+}  // namespace plimsoll

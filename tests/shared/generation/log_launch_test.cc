@@ -1,0 +1,80 @@
+#include "shared/generation/log_launch.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "shared/memory/foreign_log/log_file.h"
+#include "tests/support/test_data.h"
+
+namespace plimsoll {
+namespace {
+
+ForeignLog golden(const std::string& name) {
+  const auto log = read_foreign_log(golden_path("logs/" + name));
+  EXPECT_TRUE(log) << (log ? "" : log.error().message);
+  return log ? *log : ForeignLog{};
+}
+
+TEST(LogLaunch, OfTheStorysTwoLogsTheFractionComesFirst) {
+  const ForeignLog working = golden("sglang-working.log");
+  const ForeignLog failing = golden("sglang-failing.log");
+  const LaunchFacts before = launch_of_log(working, "working.log");
+  const LaunchFacts after = launch_of_log(failing, "failing.log");
+  const auto found = compare_launches(before, after, judge_of_logs(&working, &failing));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].name, "mem-fraction-static");
+  EXPECT_EQ(found[0].suspicion, 1.0);
+  const std::string text = launch_diff_text(before, after, found);
+  EXPECT_NE(
+      text.find("  mem-fraction-static 0.88 (auto, from that log) -> 0.55 (flag): KV 10.43 GiB -> "
+                "-20.59 GiB\n"),
+      std::string::npos)
+      << text;
+  EXPECT_EQ(found[1].name, "cuda-graph-max-bs");
+  EXPECT_NE(found[1].why.find("3.05 GiB with 512"), std::string::npos) << found[1].why;
+  EXPECT_LT(std::ranges::count(text, '\n'), 30);
+}
+
+TEST(LogLaunch, OneLogsFiguresServeWhereTheOtherIsNoLog) {
+  const ForeignLog failing = golden("sglang-failing.log");
+  const LaunchJudge judge = judge_of_logs(nullptr, &failing);
+  Difference difference{.kind = DifferenceKind::option, .name = "mem_fraction_static"};
+  difference.before = "0.88";
+  difference.after = "0.55";
+  const auto reason = judge(difference);
+  ASSERT_TRUE(reason);
+  EXPECT_EQ(reason->text, "KV 10.43 GiB -> -20.59 GiB");
+  difference.after = "auto";
+  EXPECT_FALSE(judge(difference));
+}
+
+TEST(LogLaunch, VllmsUtilizationMovesKvByItsShareOfTheDevice) {
+  const ForeignLog log = golden("vllm-0.29-served.log");
+  const LaunchJudge judge = judge_of_logs(&log, nullptr);
+  Difference difference{.kind = DifferenceKind::option, .name = "gpu-memory-utilization"};
+  difference.before = "0.92";
+  difference.after = "0.72";
+  const auto reason = judge(difference);
+  ASSERT_TRUE(reason);
+  EXPECT_EQ(reason->text, "KV 3.01 GiB -> -94.2 MiB");
+  EXPECT_EQ(reason->suspicion, 1.0);
+}
+
+TEST(LogLaunch, LessFreeMemoryBeforeLoadingIsASuspect) {
+  const ForeignLog working = golden("sglang-working.log");
+  ForeignLog crowded = working;
+  for (ForeignRank& rank : crowded.ranks) rank.base = 22 * kGiB;
+  const auto found = compare_launches(launch_of_log(working, "a"), launch_of_log(crowded, "b"),
+                                      judge_of_logs(&working, &crowded));
+  EXPECT_EQ(found[0].name, "free before weights");
+  EXPECT_NE(found[0].why.find("72.00 GiB less"), std::string::npos);
+  for (ForeignRank& rank : crowded.ranks) rank.base = *working.ranks[0].base - kMiB * 20;
+  const auto same = compare_launches(launch_of_log(working, "a"), launch_of_log(crowded, "b"),
+                                     judge_of_logs(&working, &crowded));
+  ASSERT_FALSE(same.empty());
+  EXPECT_LT(same[0].suspicion, 0.1);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,92 @@
+#include "shared/memory/foreign_log/launch_state.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+LogLine line_of(std::string_view text, const std::string& rank = "") { return {rank, text}; }
+
+TEST(LaunchState, TheFirstCauseCountsAndItsRanksAreCounted) {
+  LaunchState state(ForeignServer::sglang);
+  state.fail(ForeignEnd::no_kv, line_of("first", "TP0"));
+  state.fail(ForeignEnd::no_graphs, line_of("second", "TP1"));
+  state.fail(ForeignEnd::no_kv, line_of("third", "TP1"));
+  state.fail(ForeignEnd::no_kv, line_of("again", "TP1"));
+  EXPECT_EQ(state.log().end, ForeignEnd::no_kv);
+  EXPECT_EQ(state.log().end_line, "first");
+  EXPECT_EQ(state.log().end_ranks, 2);
+}
+
+TEST(LaunchState, ACauseInMemoryDisplacesOneThatIsNot) {
+  LaunchState state(ForeignServer::sglang);
+  state.fail(ForeignEnd::other, line_of("some error"));
+  state.fail(ForeignEnd::no_kv, line_of("memory"));
+  EXPECT_EQ(state.log().end_line, "memory");
+  state.fail(ForeignEnd::other, line_of("the echo"));
+  EXPECT_EQ(state.log().end, ForeignEnd::no_kv);
+}
+
+TEST(LaunchState, AnErrorThatWasSurvivedIsForgotten) {
+  LaunchState state(ForeignServer::vllm);
+  state.fail(ForeignEnd::other, line_of("optional module is missing"));
+  state.become_ready();
+  EXPECT_EQ(state.log().end, ForeignEnd::served);
+  EXPECT_TRUE(state.log().end_line.empty());
+}
+
+TEST(LaunchState, WhatRunsOutIsToldByThePhase) {
+  const std::pair<RankPhase, ForeignEnd> cases[] = {{RankPhase::starting, ForeignEnd::no_weights},
+                                                    {RankPhase::loading, ForeignEnd::no_weights},
+                                                    {RankPhase::loaded, ForeignEnd::no_profile},
+                                                    {RankPhase::sized, ForeignEnd::no_graphs},
+                                                    {RankPhase::capturing, ForeignEnd::no_graphs}};
+  for (const auto& [phase, end] : cases) {
+    LaunchState state(ForeignServer::vllm);
+    state.phase("TP1") = phase;
+    state.fail_of_oom({}, line_of("oom", "TP1"));
+    EXPECT_EQ(state.log().end, end);
+    LaunchState unnamed(ForeignServer::vllm);
+    unnamed.phase("TP1") = phase;
+    unnamed.fail_of_oom({}, line_of("oom"));  // a line without a rank: the furthest one's
+    EXPECT_EQ(unnamed.log().end, end);
+  }
+}
+
+TEST(LaunchState, ANeighbourWithMuchOfTheDeviceIsTheCause) {
+  OomLine oom;
+  oom.total = 80 * kGiB;
+  oom.others = 30 * kGiB;
+  LaunchState state(ForeignServer::sglang);
+  state.fail_of_oom(oom, line_of("oom"));
+  EXPECT_EQ(state.log().end, ForeignEnd::neighbour);
+  EXPECT_EQ(state.log().total, 80 * kGiB);
+}
+
+TEST(LaunchState, ACommandLineIsOfTheLaunchBehindIt) {
+  LaunchState state(ForeignServer::sglang);
+  state.give("--tp-size");
+  state.begin_launch();
+  state.set_arg("tp_size", "8", ArgOrigin::unknown);
+  state.set_arg("port", "1", ArgOrigin::given);
+  state.apply_given();
+  EXPECT_EQ(state.log().arg("tp")->origin, ArgOrigin::given);
+  EXPECT_EQ(state.log().arg("port")->origin, ArgOrigin::automatic);
+  state.begin_launch();
+  state.set_arg("port", "1", ArgOrigin::given);
+  state.apply_given();
+  EXPECT_EQ(state.log().arg("port")->origin, ArgOrigin::given);
+}
+
+TEST(LaunchState, NotesAndArgumentsAreBounded) {
+  LaunchState state(ForeignServer::sglang);
+  for (int i = 0; i < 3000; ++i) {
+    state.note("note " + std::to_string(i));
+    state.set_arg("arg" + std::to_string(i), "1", ArgOrigin::unknown);
+  }
+  EXPECT_EQ(state.log().notes.size(), 8U);
+  EXPECT_EQ(state.log().args.size(), 2000U);
+}
+
+}  // namespace
+}  // namespace plimsoll

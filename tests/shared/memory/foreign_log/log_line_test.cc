@@ -1,0 +1,59 @@
+#include "shared/memory/foreign_log/log_line.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+TEST(LogLine, RanksAreNamedInManyWays) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[2026-02-26 09:12:30 TP0] Load weight begin.", "TP0"},
+      {"[2026-02-26 09:12:30 DP1 TP12] x", "DP1 TP12"},
+      {"[2026-02-26 09:12:30 PP0 TP1 EP2] x", "PP0 TP1 EP2"},
+      {"[TP1 EP1] Load weight end.", "TP1 EP1"},
+      {"[gpu_id=3] Load weight end.", "TP3"},
+      {"[gpu=0] Load weight end.", "TP0"},
+      {"(Worker_TP0 pid=79) INFO 07-05 08:55:20 [gpu_worker.py:466] x", "TP0"},
+      {"(Worker_DP1_TP0_EP4 pid=79) INFO x", "DP1 TP0 EP4"},
+      {"(EngineCore_DP0 pid=212) INFO 10-06 x", "DP0"},
+      {"(EngineCore pid=199) INFO x", ""},
+      {"(VllmWorkerProcess pid=535) INFO x", ""},
+      {"[2026-02-26 09:12:03] server_args=ServerArgs(", ""},
+      {"INFO 04-30 10:20:35 [monitor.py:33] x", ""},
+      {"prometheus: PIPE [TPU7 HTTP] TP", ""},
+      {"", ""}};
+  for (const auto& [line, rank] : cases) EXPECT_EQ(rank_of_line(line), rank) << line;
+}
+
+TEST(LogLine, BytesAreBinaryWhateverTheyAreCalled) {
+  EXPECT_EQ(bytes_behind("avail mem=94.00 GB", "avail mem="), 94 * kGiB);
+  EXPECT_EQ(bytes_behind("takes 21.5GiB; x", "takes "), kGiB * 43 / 2);
+  EXPECT_EQ(bytes_behind("has 512.25 MiB", "has "), kMiB * 2049 / 4);
+  EXPECT_EQ(bytes_behind("size: 1,024 bytes", "size:"), 1024);
+  EXPECT_EQ(bytes_behind("mem usage=3.05 GB.", "mem usage="), 3274912563);
+  EXPECT_EQ(bytes_behind("rest_memory=-3.51 GB", "rest_memory="), -3768833802);
+  EXPECT_EQ(bytes_behind("local_gpu_memory=30.5, x", "local_gpu_memory="), kGiB * 61 / 2);
+  EXPECT_EQ(bytes_behind("0 bytes is free", ""), 0);
+  EXPECT_FALSE(bytes_behind("avail mem=", "avail mem="));
+  EXPECT_FALSE(bytes_behind("avail mem=?? GB", "avail mem="));
+  EXPECT_FALSE(bytes_behind("this has 17179869184000.00 GiB", "has "));
+  EXPECT_FALSE(bytes_behind("x", "avail mem="));
+}
+
+TEST(LogLine, CountsMayBeGrouped) {
+  EXPECT_EQ(count_behind("GPU KV cache size: 447,088 tokens", "cache size:"), 447088);
+  EXPECT_EQ(count_behind("#tokens: 159215, K", "#tokens:"), 159215);
+  EXPECT_EQ(number_behind("per request: 13.64x", "per request:"), 13.64);
+  EXPECT_EQ(number_behind("static=0.55.", "static="), 0.55);
+  EXPECT_FALSE(count_behind("#tokens: none", "#tokens:"));
+}
+
+TEST(LogLine, ColoursAreTakenOut) {
+  std::string storage;
+  EXPECT_EQ(without_colours("\x1b[32mINFO\x1b[0m x\r", storage), "INFO x");
+  EXPECT_EQ(without_colours("plain", storage), "plain");
+  EXPECT_EQ(without_colours("cut \x1b[3", storage), "cut ");
+}
+
+}  // namespace
+}  // namespace plimsoll

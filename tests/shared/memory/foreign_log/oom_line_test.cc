@@ -1,0 +1,63 @@
+#include "shared/memory/foreign_log/oom_line.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+TEST(OomLine, TheWordingOfTorch2NamesWhoHoldsWhat) {
+  const auto oom = parse_oom_line(
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.25 GiB. GPU 2 has a total "
+      "capacity of 139.75 GiB of which 512.00 MiB is free. Process 2951793 has 15.50 GiB memory in "
+      "use. Including non-PyTorch memory, this process has 123.25 GiB memory in use. Of the "
+      "allocated memory 120.00 GiB is allocated by PyTorch, and 2.50 GiB is reserved by PyTorch "
+      "but unallocated.");
+  ASSERT_TRUE(oom);
+  EXPECT_EQ(oom->tried, kGiB * 5 / 4);
+  EXPECT_EQ(oom->total, kGiB * 559 / 4);
+  EXPECT_EQ(oom->free, 512 * kMiB);
+  EXPECT_EQ(oom->in_use, kGiB * 493 / 4);
+  EXPECT_EQ(oom->reserved_unallocated, kGiB * 5 / 2);
+  EXPECT_EQ(oom->held_by_others(), kGiB * 31 / 2);
+}
+
+TEST(OomLine, WhatIsMissingFromTheTotalIsHeldByOthers) {
+  const auto oom = parse_oom_line(
+      "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a "
+      "total capacty of 24.00 GiB of which 0 bytes is free. Including non-PyTorch memory, this "
+      "process has 4.00 GiB memory in use.");
+  ASSERT_TRUE(oom);
+  EXPECT_EQ(oom->held_by_others(), 20 * kGiB);
+}
+
+TEST(OomLine, OlderTorchAndOtherBackendsAreReadToo) {
+  const auto old = parse_oom_line(
+      "RuntimeError: CUDA out of memory. Tried to allocate 96.00 MiB (GPU 0; 23.50 GiB total "
+      "capacity; 22.50 GiB already allocated; 4.50 MiB free; 23.00 GiB reserved in total by "
+      "PyTorch)");
+  ASSERT_TRUE(old);
+  EXPECT_EQ(old->total, kGiB * 47 / 2);
+  EXPECT_EQ(old->free, kMiB * 9 / 2);
+  EXPECT_EQ(old->in_use, 23 * kGiB);
+  EXPECT_EQ(old->held_by_others(), 0);
+  EXPECT_TRUE(parse_oom_line("torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2 GiB"));
+  EXPECT_TRUE(parse_oom_line("RuntimeError: CUDA error: out of memory"));
+}
+
+TEST(OomLine, DriversThatCannotTellBlameNobody) {
+  const auto oom = parse_oom_line(
+      "CUDA out of memory. Tried to allocate 34.00 MiB. GPU 0 has a total capacity of 4.00 GiB of "
+      "which 0 bytes is free. Including non-PyTorch memory, this process has 17179869184.00 GiB "
+      "memory in use.");
+  ASSERT_TRUE(oom);
+  EXPECT_EQ(oom->held_by_others(), 0);
+}
+
+TEST(OomLine, OtherLinesAreNone) {
+  EXPECT_FALSE(parse_oom_line("The host ran out of memory lanes"));
+  EXPECT_FALSE(parse_oom_line("Load weight end. avail mem=1 GB"));
+  EXPECT_FALSE(parse_oom_line(""));
+}
+
+}  // namespace
+}  // namespace plimsoll
