@@ -10,9 +10,7 @@
 #include "shared/base/text.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
-#include "shared/model/gguf.h"
-#include "shared/model/model_spec.h"
-#include "shared/tokenizer/tokenizer.h"
+#include "shared/memory/model_input.h"
 
 namespace plimsoll {
 namespace {
@@ -63,11 +61,8 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
     machine.cgroup_used = std::max<Bytes>(machine.cgroup_used - bytes, 0);
   }
   const std::string& model = options.values.model;
-  const GgufFile file = TRY(GgufFile::open(model));
-  const ModelSpec spec = TRY_CONTEXT("model " + model + ": ", read_model_spec(file));
-  // The router reads it: better refused here than after the weights are loaded.
-  TRY_CONTEXT("model " + model + ": ", check_tokenizer(file));
-  const MemoryPlan plan = TRY(plan_memory(machine, spec, options));
+  const PlanModels models = TRY(read_plan_models(options.values, machine));
+  const MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
   if (plan.refusal) return *plan.refusal;
 
   LaunchPlan launch;

@@ -3,23 +3,37 @@
 #include <algorithm>
 #include <limits>
 
+#include "shared/memory/rank_ledger.h"
 #include "shared/memory/search.h"
 #include "shared/memory/step_message.h"
 
 namespace plimsoll {
 namespace {
 
-TermInputs terms(const FitInputs& in, const RankShape& rank, const StepShape& step) {
-  return {.model = *in.model, .rank = rank, .step = step, .tp = in.tp()};
+constexpr Blocks kNoBound = std::numeric_limits<Blocks>::max();
+
+// -1 for less than nothing, so that half a block missing is not rounded to none.
+Blocks whole_blocks(Bytes bytes, const RankShape& rank) {
+  return bytes < 0 ? -1 : bytes / rank_block_bytes(rank);
 }
 
 // On the tightest rank; negative where not even the other rows fit.
 Blocks blocks_that_fit(const FitInputs& in, const StepShape& step) {
-  Blocks least = std::numeric_limits<Blocks>::max();
+  Blocks least = kNoBound;
   for (const RankShape& rank : in.ranks) {
-    const Bytes left = in.budget - fixed_bytes(terms(in, rank, step));
+    const Bytes left = rank.budget - ledger_bytes(in, rank, step).sum();
     if (left < 0) return -1;
-    least = std::min(least, left / kv_block_bytes(*in.model, rank.shard));
+    least = std::min(least, whole_blocks(left, rank));
+  }
+  return least;
+}
+
+// That the rule gives, on the rank that gets least.
+Blocks blocks_by_rule(const FitInputs& in, const StepShape& step) {
+  if (in.rule == KvRule::demand) return kNoBound;
+  Blocks least = kNoBound;
+  for (const RankShape& rank : in.ranks) {
+    least = std::min(least, whole_blocks(kv_bytes_by_rule(in, rank, step), rank));
   }
   return least;
 }
@@ -27,22 +41,46 @@ Blocks blocks_that_fit(const FitInputs& in, const StepShape& step) {
 // The longest that max_total_tokens can hold, and the model's own.
 Tokens context_ceiling(const FitInputs& in) {
   if (!in.max_total_tokens) return in.model->context_length;
-  const Tokens whole_blocks = *in.max_total_tokens / kKvBlockTokens * kKvBlockTokens;
-  return std::max<Tokens>(1, std::min(in.model->context_length, whole_blocks));
+  const Tokens whole = *in.max_total_tokens / kKvBlockTokens * kKvBlockTokens;
+  return std::max<Tokens>(1, std::min(in.model->context_length, whole));
 }
 
 Tokens context_floor(const FitInputs& in) { return std::min(kContextFloor, context_ceiling(in)); }
 
-// KV blocks that are wanted: by max_total_tokens, else by demand; no more than a step can name.
-Blocks blocks_wanted(const FitInputs& in, Tokens context, std::int64_t requests) {
-  const Blocks wanted = in.max_total_tokens ? *in.max_total_tokens / kKvBlockTokens
-                                            : requests * blocks_of_tokens(context);
-  return std::min(wanted, step_blocks_max(in, step_shape(in, context, requests)));
+struct KvNeed {
+  Blocks wanted = 0;  // how many there will be, where they fit
+  Blocks needed = 0;  // that must fit
+  bool holds_one = false;
+};
+
+// By demand all of it must fit before an undecided context or number of requests is left alone; on
+// devices, where requests share what there is, one request of the full context must.
+KvNeed kv_need(const FitInputs& in, const StepShape& step, bool for_all) {
+  const Blocks one = blocks_of_tokens(step.context_length);
+  const Blocks named = step_blocks_max(in, step);
+  KvNeed need;
+  if (in.rule == KvRule::demand) {
+    need.wanted = in.max_total_tokens ? *in.max_total_tokens / kKvBlockTokens
+                                      : step.max_running_requests * one;
+    need.wanted = std::min(need.wanted, named);
+    need.needed = in.max_total_tokens || (for_all && !in.on_devices) ? need.wanted : one;
+  } else {
+    need.wanted = std::min(blocks_by_rule(in, step), named);
+    if (in.max_total_tokens) {
+      need.wanted = std::min(need.wanted, *in.max_total_tokens / kKvBlockTokens);
+    }
+    need.needed = std::max<Blocks>(0, need.wanted);
+  }
+  need.holds_one = need.wanted >= one;
+  return need;
 }
 
-bool all_wanted_fits(const FitInputs& in, Tokens context, std::int64_t requests) {
-  return blocks_that_fit(in, step_shape(in, context, requests)) >=
-         blocks_wanted(in, context, requests);
+bool is_enough(const FitInputs& in, Tokens context, std::int64_t requests) {
+  const StepShape step = step_shape(in, context, requests);
+  const KvNeed need = kv_need(in, step, true);
+  // The ring may name less than demand without the context being too long for one request.
+  const bool holds = in.rule == KvRule::demand && !in.on_devices ? true : need.holds_one;
+  return holds && blocks_that_fit(in, step) >= need.needed;
 }
 
 // The longest that fits with that many requests, in whole KV blocks or the model's own length; the
@@ -50,20 +88,37 @@ bool all_wanted_fits(const FitInputs& in, Tokens context, std::int64_t requests)
 Tokens decide_context(const FitInputs& in, std::int64_t requests) {
   if (in.context_length) return *in.context_length;
   const Tokens ceiling = context_ceiling(in);
-  if (all_wanted_fits(in, ceiling, requests)) return ceiling;
+  if (is_enough(in, ceiling, requests)) return ceiling;
   const Tokens floor = context_floor(in);
   const std::int64_t block =
       largest_that(floor / kKvBlockTokens, ceiling / kKvBlockTokens, [&](std::int64_t blocks) {
-        return all_wanted_fits(in, std::max(floor, blocks * kKvBlockTokens), requests);
+        return is_enough(in, std::max(floor, blocks * kKvBlockTokens), requests);
       });
   return std::max(floor, block * kKvBlockTokens);
 }
 
 std::int64_t decide_requests(const FitInputs& in, Tokens context) {
   if (in.max_running_requests) return *in.max_running_requests;
-  return largest_that(1, kRunningRequestsDefault, [&](std::int64_t requests) {
-    return all_wanted_fits(in, context, requests);
-  });
+  return largest_that(1, in.requests_default,
+                      [&](std::int64_t requests) { return is_enough(in, context, requests); });
+}
+
+Fit decide_with_step(const FitInputs& in) {
+  const Tokens context = decide_context(in, in.max_running_requests.value_or(in.requests_default));
+  const std::int64_t requests = decide_requests(in, context);
+  Fit fit{.step = step_shape(in, context, requests)};
+  const Blocks room = blocks_that_fit(in, fit.step);
+  const KvNeed need = kv_need(in, fit.step, false);
+  const bool can_start =
+      in.rule != KvRule::utilization || std::ranges::all_of(in.ranks, [&](const RankShape& rank) {
+        return rank.device == nullptr ||
+               share_of_bytes_up(rank.device->memory_total, in.fraction) <= in.free_at_start;
+      });
+  fit.holds_one = need.holds_one;
+  fit.is_within = room >= need.needed && can_start;
+  fit.fits = fit.holds_one && fit.is_within;
+  fit.kv_blocks = fit.fits ? std::min(need.wanted, room) : std::max<Blocks>(0, need.needed);
+  return fit;
 }
 
 }  // namespace
@@ -75,41 +130,61 @@ StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t re
   step.context_length = context_length;
   step.max_running_requests = requests;
   // Every running request must get its row in a step.
-  step.step_tokens_max = std::max(in.chunked_prefill_size.value_or(kStepTokensDefault), requests);
+  step.step_tokens_max =
+      std::max(in.chunked_prefill_size.value_or(in.step_tokens_default), requests);
   step.logit_rows_max = std::min(step.step_tokens_max, std::max(requests, kLogitRowsMin));
+  if (in.on_devices) {
+    step.cuda_graph_max_bs =
+        in.cuda_graph_max_bs.value_or(std::min(in.graph_batch_default, requests));
+  }
   return step;
 }
 
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step) {
-  if (in.tp() == 1) return std::numeric_limits<Blocks>::max();
+  if (in.tp == 1) return kNoBound;
   return ring_blocks_max(step.step_tokens_max, step.max_running_requests, step.logit_rows_max);
 }
 
+Bytes kv_bytes_by_rule(const FitInputs& in, const RankShape& rank, const StepShape& step) {
+  if (in.rule == KvRule::bytes) return in.kv_bytes;
+  const TermBytes bytes = ledger_bytes(in, rank, step);
+  if (in.rule == KvRule::static_fraction) {
+    return share_of_bytes(in.free_before_weights, in.fraction) - static_bytes(bytes);
+  }
+  // What is there before a worker looks is charged to nobody, and the margin is ours.
+  const Bytes total = rank.device == nullptr ? in.free_before_weights : rank.device->memory_total;
+  return share_of_bytes_up(total, in.fraction) -
+         (bytes.sum() - start_bytes(bytes) - bytes[Term::margin]);
+}
+
 Fit decide_fit(const FitInputs& in) {
-  const Tokens context =
-      decide_context(in, in.max_running_requests.value_or(kRunningRequestsDefault));
-  const std::int64_t requests = decide_requests(in, context);
-  Fit fit{.step = step_shape(in, context, requests), .kv_blocks = 0, .fits = false};
-  const Blocks room = blocks_that_fit(in, fit.step);
-  const Blocks wanted = blocks_wanted(in, context, requests);
-  const Blocks needed = in.max_total_tokens ? wanted : blocks_of_tokens(context);
-  fit.fits = room >= needed && wanted >= blocks_of_tokens(context);
-  fit.kv_blocks = fit.fits ? std::min(wanted, room) : needed;
+  Fit fit = decide_with_step(in);
+  if (fit.fits || !in.on_devices || in.chunked_prefill_size) return fit;
+  FitInputs smaller = in;
+  while (smaller.step_tokens_default > kStepTokensFloorDevice) {
+    smaller.step_tokens_default = std::max(smaller.step_tokens_default / 2, kStepTokensFloorDevice);
+    const Fit lowered = decide_with_step(smaller);
+    if (lowered.fits) return lowered;
+  }
   return fit;
 }
 
 Fit least_fit(const FitInputs& in) {
+  FitInputs least = in;
+  if (in.on_devices) {
+    least.step_tokens_default = std::min(in.step_tokens_default, kStepTokensFloorDevice);
+  }
   const Tokens context = in.context_length.value_or(context_floor(in));
   const std::int64_t requests = in.max_running_requests.value_or(1);
-  return {.step = step_shape(in, context, requests),
-          .kv_blocks = in.max_total_tokens ? blocks_wanted(in, context, requests)
-                                           : blocks_of_tokens(context),
-          .fits = false};
+  Fit fit{.step = step_shape(least, context, requests)};
+  const KvNeed need = kv_need(least, fit.step, false);
+  fit.holds_one = need.holds_one;
+  fit.kv_blocks = std::max<Blocks>(0, need.needed);
+  return fit;
 }
 
 Bytes rank_bytes(const FitInputs& in, const RankShape& rank, const Fit& fit) {
-  return fixed_bytes(terms(in, rank, fit.step)) +
-         fit.kv_blocks * kv_block_bytes(*in.model, rank.shard);
+  return ledger_bytes(in, rank, fit.step).sum() + fit.kv_blocks * rank_block_bytes(rank);
 }
 
 }  // namespace plimsoll

@@ -1,42 +1,77 @@
-// MemoryFit: decides what options left to `auto`: context, requests and KV blocks within a budget.
+// MemoryFit: decides what options left to `auto`: context, requests, graphs and KV blocks.
 //
-// Order: an undecided context is lowered first, then undecided requests; KV is what that many
-// requests of that length need, never more.
+// KV is sized by one of five rules. By demand it is what the requests need, never more; the others
+// say how much. Order: an undecided context is lowered first, then undecided requests, then (on
+// GPUs) an undecided step.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "shared/base/units.h"
+#include "shared/memory/device_terms.h"
 #include "shared/memory/memory_terms.h"
 #include "shared/model/model_spec.h"
+#include "shared/options/fraction.h"
 
 namespace plimsoll {
 
-constexpr std::int64_t kRunningRequestsDefault = 16;
-constexpr Tokens kStepTokensDefault = 512;
-constexpr Tokens kContextFloor = 4096;      // an undecided context is not lowered below this
+constexpr std::int64_t kRunningRequestsDefault = 16;         // on CPUs
+constexpr std::int64_t kRunningRequestsDefaultDevice = 256;  // on GPUs
+constexpr Tokens kStepTokensDefault = 512;                   // on CPUs
+constexpr Tokens kStepTokensFloorDevice = 2048;  // an undecided step is not lowered below this
+constexpr Tokens kContextFloor = 4096;           // an undecided context is not lowered below this
 constexpr std::int64_t kLogitRowsMin = 64;  // so that log-probabilities of prompts come in batches
+
+enum class KvRule {
+  demand,           // requests x context, or max-total-tokens, as far as memory allows
+  static_fraction,  // SGLang: free before weights x fraction - weights
+  utilization,      // vLLM: device total x fraction - all that a worker takes after its start
+  bytes,
+};
+
+// A figure that takes the place of a formula.
+struct Override {
+  Term term = Term::weights;
+  Bytes bytes = 0;
+  Trust trust = Trust::assumed;
+  std::string from;  // "--assume"
+};
 
 // The same in every replica.
 struct FitInputs {
   const ModelSpec* model = nullptr;
-  std::vector<RankShape> ranks;  // of one replica
-  Bytes budget = 0;              // of one rank
+  std::vector<RankShape> ranks;  // those that differ
+  std::int64_t tp = 1;
+  bool on_devices = false;
+  DeviceSetting setting;
+  std::vector<Override> overrides;
+
+  KvRule rule = KvRule::demand;
+  Millionths fraction = 0;        // of static_fraction and utilization
+  Bytes kv_bytes = 0;             // of bytes, one rank
+  Bytes free_before_weights = 0;  // the least of all ranks
+  Bytes free_at_start = 0;        // for utilization: the same, of the tightest device
   // Unset: auto.
   std::optional<Tokens> context_length;
   std::optional<Tokens> max_total_tokens;
   std::optional<std::int64_t> max_running_requests;
   std::optional<Tokens> chunked_prefill_size;
-
-  std::int64_t tp() const { return static_cast<std::int64_t>(ranks.size()); }
+  std::optional<std::int64_t> cuda_graph_max_bs;
+  // What auto begins with.
+  std::int64_t requests_default = kRunningRequestsDefault;
+  Tokens step_tokens_default = kStepTokensDefault;
+  std::int64_t graph_batch_default = 0;
 };
 
 struct Fit {
   StepShape step;
-  Blocks kv_blocks = 0;  // where it does not fit: what one request, or max_total_tokens, needs
-  bool fits = false;
+  Blocks kv_blocks = 0;    // where it does not fit: what one request, or the rule, needs
+  bool holds_one = false;  // the rule gives KV for one request of the context
+  bool is_within = false;  // everything fits into each rank's budget
+  bool fits = false;       // both
 };
 
 Fit decide_fit(const FitInputs& in);
@@ -50,5 +85,7 @@ StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t re
 Blocks blocks_of_tokens(Tokens tokens);  // rounded up
 // That the ring between several ranks can carry in one step; no bound for one rank.
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step);
+// What a rule gives for KV on a rank: may be negative. REQUIRES: not KvRule::demand.
+Bytes kv_bytes_by_rule(const FitInputs& in, const RankShape& rank, const StepShape& step);
 
 }  // namespace plimsoll

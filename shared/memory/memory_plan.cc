@@ -1,73 +1,34 @@
 #include "shared/memory/memory_plan.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
-#include "shared/memory/memory_budget.h"
 #include "shared/memory/memory_fit.h"
 #include "shared/memory/memory_terms.h"
 #include "shared/memory/memory_window.h"
-#include "shared/memory/rank_placement.h"
+#include "shared/memory/plan_changes.h"
+#include "shared/memory/plan_problem.h"
+#include "shared/memory/plan_refusal.h"
+#include "shared/memory/rank_ledger.h"
 
 namespace plimsoll {
 namespace {
 
-// What the plan is computed from.
-struct Problem {
-  FitInputs fit;
-  MemoryBudget budget;
-  std::vector<RankPlacement> places;  // replica by replica
-};
-
-Status check_model(const ModelSpec& model, const Options& options) {
-  if (!options.context_length || *options.context_length <= model.context_length) return {};
-  return invalid(
-      fmt::format("context-length: {} is more than the {} tokens that this model was "
-                  "trained for",
-                  grouped(*options.context_length), grouped(model.context_length)));
-}
-
-Result<Problem> make_problem(const Machine& machine, const ModelSpec& model,
-                             const Options& options) {
-  if (!machine.devices.empty()) return invalid("devices: plans for GPUs are not there yet");
-  TRY(check_model(model, options));
-  const ShardPlan shards = TRY(plan_shards(model, options.tp));
-  Problem problem;
-  problem.budget = decide_budget(machine, options);
-  problem.places = place_ranks(machine, options.tp * options.dp, options.threads);
-  problem.fit = {.model = &model,
-                 .ranks = {},
-                 .budget = problem.budget.per_rank,
-                 .context_length = options.context_length,
-                 .max_total_tokens = options.max_total_tokens,
-                 .max_running_requests = options.max_running_requests,
-                 .chunked_prefill_size = options.chunked_prefill_size};
-  for (const RankShard& shard : shards.ranks) {
-    problem.fit.ranks.push_back({.shard = shard,
-                                 .weights = rank_weights(model, shard).bytes(),
-                                 .threads = problem.places.front().threads,
-                                 .leader = problem.fit.ranks.empty()});
-  }
-  return problem;
-}
-
-std::vector<std::string> notes_of(const Problem& problem, const Fit& fit) {
+void note_context(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
   const FitInputs& in = problem.fit;
-  std::vector<std::string> notes;
-  if (problem.budget.note) notes.push_back(*problem.budget.note);
-  if (!in.context_length && fit.step.context_length < in.model->context_length) {
-    const bool by_total =
-        in.max_total_tokens && fit.step.context_length + kKvBlockTokens > *in.max_total_tokens;
-    notes.push_back(fmt::format("context-length is {} of the model's {}: what {} allows",
-                                grouped(fit.step.context_length), grouped(in.model->context_length),
-                                by_total ? "max-total-tokens" : "KV memory"));
-  }
+  if (in.context_length || fit.step.context_length >= in.model->context_length) return;
+  const bool by_total =
+      in.max_total_tokens && fit.step.context_length + kKvBlockTokens > *in.max_total_tokens;
+  notes.push_back(fmt::format("context-length is {} of the model's {}: what {} allows",
+                              grouped(fit.step.context_length), grouped(in.model->context_length),
+                              by_total ? "max-total-tokens" : "KV memory"));
+}
+
+void note_kv(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
+  const FitInputs& in = problem.fit;
   const std::int64_t requests = fit.step.max_running_requests;
-  if (!in.max_running_requests && requests < kRunningRequestsDefault) {
-    notes.push_back(fmt::format("max-running-requests is {} instead of {}: what KV memory allows",
-                                requests, kRunningRequestsDefault));
-  }
   const Blocks demand = requests * blocks_of_tokens(fit.step.context_length);
   if (fit.kv_blocks < demand) {
     notes.push_back(fmt::format(
@@ -81,55 +42,157 @@ std::vector<std::string> notes_of(const Problem& problem, const Fit& fit) {
         fmt::format("KV is {} tokens: as many blocks as a step can name to the other ranks",
                     grouped(named * kKvBlockTokens)));
   }
+}
+
+// What only ranks on devices have.
+void note_devices(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
+  const FitInputs& in = problem.fit;
+  const Tokens asked = in.chunked_prefill_size.value_or(in.step_tokens_default);
+  if (fit.step.step_tokens_max < asked) {
+    notes.push_back(fmt::format("a step has up to {} tokens instead of {}: what memory allows",
+                                grouped(fit.step.step_tokens_max), grouped(asked)));
+  }
+  if (problem.kv_copies > 1.5) {
+    notes.push_back(fmt::format(
+        "KV of a token is the same on {:.0f} ranks: attention in data parallel would hold about "
+        "{:.0f} times as many tokens",
+        problem.kv_copies, problem.kv_copies));
+  }
+  for (const RankShape& rank : in.ranks) {
+    const Bytes mapped = peer_mapped_bytes(*rank.device, in.setting);
+    if (in.setting.link == DeviceLink::nvlink || !rank.device->bar1 ||
+        mapped <= *rank.device->bar1) {
+      continue;
+    }
+    notes.push_back(fmt::format(
+        "peers would map {} of rank {}, and its BAR1 window has {}: transfers would go through the "
+        "host's memory",
+        format_bytes(mapped), rank.index, format_bytes(*rank.device->bar1)));
+  }
+}
+
+std::vector<std::string> notes_of(const PlanProblem& problem, const Fit& fit) {
+  const FitInputs& in = problem.fit;
+  std::vector<std::string> notes;
+  if (problem.budget.note) notes.push_back(*problem.budget.note);
+  note_context(problem, fit, notes);
+  const std::int64_t requests = fit.step.max_running_requests;
+  if (!in.max_running_requests && requests < in.requests_default) {
+    notes.push_back(fmt::format("max-running-requests is {} instead of {}: what KV memory allows",
+                                requests, in.requests_default));
+  }
+  note_kv(problem, fit, notes);
   if (in.chunked_prefill_size && *in.chunked_prefill_size < fit.step.step_tokens_max) {
     notes.push_back(
         fmt::format("a step has up to {} tokens instead of {}: one of each running "
                     "request",
                     fit.step.step_tokens_max, *in.chunked_prefill_size));
   }
+  if (in.on_devices) note_devices(problem, fit, notes);
   return notes;
 }
 
-RankPlan make_rank(const Problem& problem, const Fit& fit, std::size_t index) {
-  const std::size_t tp = problem.fit.ranks.size();
-  const RankShape& shape = problem.fit.ranks[index % tp];
+RankPlan make_rank(const PlanProblem& problem, const Fit& fit, std::size_t index) {
+  const std::size_t tp = problem.shards.ranks.size();
+  const std::size_t own = problem.case_of[index];
+  const RankShape& shape = problem.fit.ranks[own];
   const RankPlacement& place = problem.places[index];
   RankPlan rank;
   rank.replica = static_cast<std::int64_t>(index / tp);
   rank.rank = static_cast<std::int64_t>(index % tp);
-  rank.shard = shape.shard;
+  rank.shard = problem.shards.ranks[index % tp];
   rank.cpus = place.cpus;
   rank.threads = place.threads;
   rank.numa_node = place.numa_node;
-  rank.budget = problem.budget.per_rank;
-  rank.rows = fixed_rows(
-      {.model = *problem.fit.model, .rank = shape, .step = fit.step, .tp = problem.fit.tp()});
-  rank.rows.push_back(kv_row(*problem.fit.model, shape.shard, fit.kv_blocks));
+  rank.budget = shape.budget;
+  if (problem.fit.on_devices) {
+    const Device& device = problem.devices[index];
+    rank.device = static_cast<std::int64_t>(index);
+    rank.device_name = device.name;
+    rank.device_total = device.memory_total;
+    rank.held_by_others = std::max<Bytes>(0, device.memory_total - rank.budget);
+    rank.free_before_weights = problem.free_before_weights[own];
+  }
+  rank.rows = ledger_rows(problem.fit, shape, fit.step);
+  rank.rows.push_back(kv_row(problem.fit, shape, fit.kv_blocks, problem.kv_type));
   return rank;
+}
+
+// Rows of ranks that differ in nothing are made once.
+void add_ranks(const PlanProblem& problem, const Fit& fit, MemoryPlan& plan) {
+  std::vector<std::optional<std::size_t>> first_of(problem.fit.ranks.size());
+  const std::size_t tp = problem.shards.ranks.size();
+  for (std::size_t i = 0; i < problem.places.size(); ++i) {
+    std::optional<std::size_t>& first = first_of[problem.case_of[i]];
+    if (!first) {
+      first = i;
+      plan.ranks.push_back(make_rank(problem, fit, i));
+      continue;
+    }
+    RankPlan rank = plan.ranks[*first];
+    rank.replica = static_cast<std::int64_t>(i / tp);
+    rank.rank = static_cast<std::int64_t>(i % tp);
+    rank.shard = problem.shards.ranks[i % tp];
+    rank.cpus = problem.places[i].cpus;
+    rank.threads = problem.places[i].threads;
+    rank.numa_node = problem.places[i].numa_node;
+    if (problem.fit.on_devices) {
+      rank.device = static_cast<std::int64_t>(i);
+      rank.device_name = problem.devices[i].name;
+    }
+    plan.ranks.push_back(std::move(rank));
+  }
+}
+
+KvFigures kv_figures(const PlanProblem& problem, const Fit& fit) {
+  KvFigures kv{.blocks = fit.kv_blocks, .tokens = fit.kv_blocks * kKvBlockTokens};
+  for (const RankShape& rank : problem.fit.ranks) {
+    kv.bytes = std::max(kv.bytes, fit.kv_blocks * rank_block_bytes(rank));
+    kv.bytes_per_token = std::max(kv.bytes_per_token, rank.kv_token_bytes);
+  }
+  kv.copies = problem.kv_copies;
+  return kv;
+}
+
+std::string device_kind(const Machine& machine) {
+  if (machine.devices.empty()) return "cpu";
+  return machine.devices.front().is_simulated ? "simulated" : "cuda";
 }
 
 }  // namespace
 
 const char* term_name(Term term) {
+  constexpr std::array<const char*, kTermCount> kNames = {
+      "context",   "collective", "weights",     "absorbed",  "vision",
+      "draft",     "tables",     "activations", "workspace", "logits",
+      "ep-buffer", "graphs",     "process",     "margin",    "kv"};
+  return kNames[static_cast<std::size_t>(term)];
+}
+
+Phase term_phase(Term term) {
   switch (term) {
-    case Term::weights:
-      return "weights";
-    case Term::tables:
-      return "tables";
-    case Term::activations:
-      return "activations";
-    case Term::workspace:
-      return "workspace";
-    case Term::logits:
-      return "logits";
+    case Term::context:
     case Term::collective:
-      return "collective";
     case Term::process:
-      return "process";
+      return Phase::start;
+    case Term::weights:
+    case Term::absorbed:
+    case Term::vision:
+    case Term::draft:
+      return Phase::load;
+    case Term::graphs:
+      return Phase::capture;
+    case Term::margin:
     case Term::kv:
-      return "kv";
+      return Phase::serve;
+    default:
+      return Phase::buffers;
   }
-  return "kv";
+}
+
+const char* phase_name(Phase phase) {
+  constexpr std::array<const char*, 5> kNames = {"start", "load", "buffers", "capture", "serve"};
+  return kNames[static_cast<std::size_t>(phase)];
 }
 
 const char* trust_name(Trust trust) {
@@ -138,6 +201,8 @@ const char* trust_name(Trust trust) {
       return "computed";
     case Trust::measured:
       return "measured";
+    case Trust::learned:
+      return "learned";
     case Trust::assumed:
       return "assumed";
     case Trust::margin:
@@ -159,35 +224,42 @@ Bytes RankPlan::total() const {
 }
 
 Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
-                               const OptionSet& options) {
-  const Problem problem = TRY(make_problem(machine, model, options.values));
+                               const OptionSet& options, const ModelSpec* draft) {
+  const PlanProblem problem = TRY(make_problem(machine, model, options.values, draft));
   const Fit fit = decide_fit(problem.fit);
   MemoryPlan plan;
   plan.tp = options.values.tp;
   plan.dp = options.values.dp;
-  plan.budget_total = problem.budget.per_rank * plan.tp * plan.dp;
-  plan.budget_source = problem.budget.source;
+  plan.devices = device_kind(machine);
+  plan.machine = machine.name;
   plan.decisions = {.context_length = fit.step.context_length,
                     .max_running_requests = fit.step.max_running_requests,
                     .step_tokens_max = fit.step.step_tokens_max,
                     .logit_rows_max = fit.step.logit_rows_max,
+                    .cuda_graph_max_bs = fit.step.cuda_graph_max_bs,
                     .kv_blocks = fit.kv_blocks,
+                    .kv_type = problem.kv_type,
                     .notes = {}};
-  for (std::size_t i = 0; i < problem.places.size(); ++i) {
-    plan.ranks.push_back(make_rank(problem, fit, i));
-  }
+  plan.kv = kv_figures(problem, fit);
+  add_ranks(problem, fit, plan);
+  for (const RankPlan& rank : plan.ranks) plan.budget_total += rank.budget;
+  plan.budget_source =
+      problem.fit.on_devices ? problem.budget_sources.front() : problem.budget.source;
+  if (problem.fit.rule != KvRule::demand) plan.auto_choice = find_auto_choice(problem.fit);
   if (fit.fits) {
     plan.decisions.notes = notes_of(problem, fit);
   } else {
-    plan.refusal = does_not_fit(refusal_message(problem.fit, problem.budget, options));
+    const PlanQuestion question{
+        .machine = machine, .model = model, .options = options, .draft = draft};
+    plan.refusal = does_not_fit(refusal_message(question, problem, find_window(problem)));
   }
   return plan;
 }
 
 Result<MemoryWindow> plan_window(const Machine& machine, const ModelSpec& model,
-                                 const OptionSet& options) {
-  const Problem problem = TRY(make_problem(machine, model, options.values));
-  return find_window(problem.fit, problem.budget);
+                                 const OptionSet& options, const ModelSpec* draft) {
+  const PlanProblem problem = TRY(make_problem(machine, model, options.values, draft));
+  return find_window(problem);
 }
 
 }  // namespace plimsoll

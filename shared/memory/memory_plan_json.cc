@@ -1,4 +1,5 @@
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -7,11 +8,13 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<Term, 8> kTerms = {Term::weights,   Term::tables, Term::activations,
-                                        Term::workspace, Term::logits, Term::collective,
-                                        Term::process,   Term::kv};
-constexpr std::array<Trust, 4> kTrusts = {Trust::computed, Trust::measured, Trust::assumed,
-                                          Trust::margin};
+constexpr std::array<Term, kTermCount> kTerms = {
+    Term::context,   Term::collective, Term::weights,     Term::absorbed,  Term::vision,
+    Term::draft,     Term::tables,     Term::activations, Term::workspace, Term::logits,
+    Term::ep_buffer, Term::graphs,     Term::process,     Term::margin,    Term::kv};
+constexpr std::array<Trust, 5> kTrusts = {Trust::computed, Trust::measured, Trust::learned,
+                                          Trust::assumed, Trust::margin};
+constexpr std::array<KvType, 4> kKvTypes = {KvType::f16, KvType::bf16, KvType::fp8, KvType::int8};
 constexpr std::array<Code, 7> kCodes = {Code::invalid,     Code::not_found, Code::does_not_fit,
                                         Code::unavailable, Code::timed_out, Code::corrupt,
                                         Code::internal};
@@ -32,7 +35,8 @@ Json rank_to_json(const RankPlan& rank) {
     rows.push(Json::object({{"term", term_name(row.term)},
                             {"bytes", row.bytes},
                             {"formula", row.formula},
-                            {"trust", trust_name(row.trust)}}));
+                            {"trust", trust_name(row.trust)},
+                            {"phase", phase_name(term_phase(row.term))}}));
   }
   return Json::object({{"replica", rank.replica},
                        {"rank", rank.rank},
@@ -43,8 +47,16 @@ Json rank_to_json(const RankPlan& rank) {
                        {"cpus", std::move(cpus)},
                        {"threads", rank.threads},
                        {"numa_node", rank.numa_node},
+                       {"expert_ffn", range_to_json(rank.shard.expert_ffn)},
+                       {"shared_ffn", range_to_json(rank.shard.shared_ffn)},
+                       {"device", rank.device},
+                       {"device_name", rank.device_name},
+                       {"device_total", rank.device_total},
+                       {"held_by_others", rank.held_by_others},
+                       {"free_before_weights", rank.free_before_weights},
                        {"budget", rank.budget},
                        {"total", rank.total()},
+                       {"spare", rank.budget - rank.total()},
                        {"rows", std::move(rows)}});
 }
 
@@ -63,6 +75,12 @@ class Reader {
     std::int64_t wide = 0;
     read(name, wide);
     value = static_cast<int>(wide);
+  }
+  void read(std::string_view name, double& value) {
+    const Json* found = member(name, "a number");
+    if (found == nullptr) return;
+    if (!found->is_number()) return mistake(name, "a number");
+    value = found->as_double();
   }
   void read(std::string_view name, std::string& value) {
     const Json* found = member(name, "a string");
@@ -154,6 +172,13 @@ Status read_rank(const Json& json, MemoryPlan& plan) {
   });
   in.read("threads", rank.threads);
   in.read("numa_node", rank.numa_node);
+  in.read("expert_ffn", rank.shard.expert_ffn);
+  in.read("shared_ffn", rank.shard.shared_ffn);
+  in.read("device", rank.device);
+  in.read("device_name", rank.device_name);
+  in.read("device_total", rank.device_total);
+  in.read("held_by_others", rank.held_by_others);
+  in.read("free_before_weights", rank.free_before_weights);
   in.read("budget", rank.budget);
   in.each("rows", [&](const Json& row) { return read_row(row, rank); });
   plan.ranks.push_back(std::move(rank));
@@ -166,12 +191,53 @@ Status read_decisions(const Json& json, PlanDecisions& decisions) {
   in.read("max_running_requests", decisions.max_running_requests);
   in.read("step_tokens_max", decisions.step_tokens_max);
   in.read("logit_rows_max", decisions.logit_rows_max);
+  in.read("cuda_graph_max_bs", decisions.cuda_graph_max_bs);
   in.read("kv_blocks", decisions.kv_blocks);
+  in.read("kv_type", decisions.kv_type, kKvTypes, kv_type_name);
   in.each("notes", [&](const Json& note) -> Status {
     if (!note.is_string()) return invalid("memory plan: decisions.notes must be strings");
     decisions.notes.push_back(note.as_string());
     return {};
   });
+  return in.status();
+}
+
+Status read_kv(const Json& json, KvFigures& kv) {
+  Reader in(json, "kv.");
+  in.read("bytes", kv.bytes);
+  in.read("blocks", kv.blocks);
+  in.read("tokens", kv.tokens);
+  in.read("bytes_per_token", kv.bytes_per_token);
+  in.read("copies", kv.copies);
+  return in.status();
+}
+
+Json auto_to_json(const std::optional<AutoChoice>& choice) {
+  if (!choice) return {};
+  Json json = Json::object({{"kv_bytes", choice->kv_bytes},
+                            {"kv_tokens", choice->kv_tokens},
+                            {"context_length", choice->context_length},
+                            {"max_running_requests", choice->max_running_requests}});
+  if (choice->fraction) {
+    json.set("mem_fraction_static",
+             static_cast<double>(*choice->fraction) / static_cast<double>(kWhole));
+  }
+  return json;
+}
+
+Status read_auto(const Json& json, std::optional<AutoChoice>& choice) {
+  AutoChoice read;
+  Reader in(json, "auto.");
+  in.read("kv_bytes", read.kv_bytes);
+  in.read("kv_tokens", read.kv_tokens);
+  in.read("context_length", read.context_length);
+  in.read("max_running_requests", read.max_running_requests);
+  if (in.optional("mem_fraction_static") != nullptr) {
+    double fraction = 0;
+    in.read("mem_fraction_static", fraction);
+    read.fraction = static_cast<Millionths>(std::llround(fraction * kWhole));
+  }
+  choice = read;
   return in.status();
 }
 
@@ -187,7 +253,16 @@ Json memory_plan_to_json(const MemoryPlan& plan) {
         Json::object({{"code", code_name(plan.refusal->code)}, {"message", plan.refusal->message}});
   }
   return Json::object(
-      {{"fits", !plan.refusal.has_value()},
+      {{"version", kPlanJsonVersion},
+       {"verdict", plan.refusal ? "refused" : "fits"},
+       {"kv", Json::object({{"bytes", plan.kv.bytes},
+                            {"blocks", plan.kv.blocks},
+                            {"tokens", plan.kv.tokens},
+                            {"bytes_per_token", plan.kv.bytes_per_token},
+                            {"copies", plan.kv.copies}})},
+       {"auto", auto_to_json(plan.auto_choice)},
+       {"devices", plan.devices},
+       {"machine", plan.machine},
        {"tp", plan.tp},
        {"dp", plan.dp},
        {"budget_total", plan.budget_total},
@@ -196,10 +271,31 @@ Json memory_plan_to_json(const MemoryPlan& plan) {
                                    {"max_running_requests", decided.max_running_requests},
                                    {"step_tokens_max", decided.step_tokens_max},
                                    {"logit_rows_max", decided.logit_rows_max},
+                                   {"cuda_graph_max_bs", decided.cuda_graph_max_bs},
                                    {"kv_blocks", decided.kv_blocks},
+                                   {"kv_type", kv_type_name(decided.kv_type)},
                                    {"notes", strings_to_json(decided.notes)}})},
        {"ranks", std::move(ranks)},
        {"refusal", std::move(refusal)}});
+}
+
+Json memory_window_to_json(const MemoryWindow& window) {
+  Json json = Json::object();
+  for (const OptionWindow& option : window.options) {
+    const bool is_fraction =
+        option.option == "mem-fraction-static" || option.option == "gpu-memory-utilization";
+    const auto value = [&](std::int64_t number) {
+      return is_fraction ? Json(static_cast<double>(number) / static_cast<double>(kWhole))
+                         : Json(number);
+    };
+    Json one = Json::object({{"empty", option.is_empty}});
+    one.set("min", value(option.low));
+    one.set("max", value(option.high));
+    one.set("binds_min", option.binds_low);
+    one.set("binds_max", option.binds_high);
+    json.set(option.option, std::move(one));
+  }
+  return json;
 }
 
 Result<MemoryPlan> memory_plan_from_json(const Json& json) {
@@ -208,6 +304,15 @@ Result<MemoryPlan> memory_plan_from_json(const Json& json) {
   }
   MemoryPlan plan;
   Reader in(json, "");
+  std::int64_t version = 0;
+  in.read("version", version);
+  TRY(in.status());
+  if (version != kPlanJsonVersion) {
+    return invalid(fmt::format("memory plan: version {} is not {}, which is what is read here",
+                               version, kPlanJsonVersion));
+  }
+  in.read("devices", plan.devices);
+  in.read("machine", plan.machine);
   in.read("tp", plan.tp);
   in.read("dp", plan.dp);
   in.read("budget_total", plan.budget_total);
@@ -215,6 +320,10 @@ Result<MemoryPlan> memory_plan_from_json(const Json& json) {
   const Json* decisions = in.optional("decisions");
   if (decisions == nullptr) return invalid("memory plan: decisions are missing");
   TRY(read_decisions(*decisions, plan.decisions));
+  const Json* kv = in.optional("kv");
+  if (kv == nullptr) return invalid("memory plan: kv is missing");
+  TRY(read_kv(*kv, plan.kv));
+  if (const Json* choice = in.optional("auto")) TRY(read_auto(*choice, plan.auto_choice));
   in.each("ranks", [&](const Json& rank) { return read_rank(rank, plan); });
   if (const Json* refusal = in.optional("refusal")) {
     Error error;

@@ -8,23 +8,22 @@
 
 #include "shared/base/text.h"
 #include "shared/memory/memory_terms.h"
+#include "shared/memory/window_text.h"
 
 namespace plimsoll {
 namespace {
 
-// Ranks that have the same rows: the first of them stands for all.
-struct RankGroup {
-  const RankPlan* first = nullptr;
-  std::vector<const RankPlan*> members;
-};
-
 bool same_ledger(const RankPlan& a, const RankPlan& b) {
-  if (a.rows.size() != b.rows.size() || a.budget != b.budget) return false;
+  if (a.rows.size() != b.rows.size() || a.budget != b.budget || a.device_name != b.device_name) {
+    return false;
+  }
   return std::equal(a.rows.begin(), a.rows.end(), b.rows.begin(),
                     [](const PlanRow& x, const PlanRow& y) {
                       return x.term == y.term && x.bytes == y.bytes && x.formula == y.formula;
                     });
 }
+
+}  // namespace
 
 std::vector<RankGroup> group_ranks(const MemoryPlan& plan) {
   std::vector<RankGroup> groups;
@@ -41,7 +40,6 @@ std::vector<RankGroup> group_ranks(const MemoryPlan& plan) {
   return groups;
 }
 
-// "rank 0.0 (replica.rank), 1.0": at most a handful, then how many more.
 std::string group_title(const RankGroup& group) {
   constexpr std::size_t kNamedMax = 8;
   std::vector<std::string> names;
@@ -57,7 +55,25 @@ std::string group_title(const RankGroup& group) {
   return title;
 }
 
-std::string shard_text(const RankPlan& rank) {
+namespace {
+
+// "8 heads, 1 KV head on NVIDIA H200 (140.40 GiB, 2.05 GiB of it held by others)".
+std::string device_text(const RankPlan& rank) {
+  std::string text =
+      fmt::format("{} head{}, {} KV head{} on {}", rank.shard.heads.size(),
+                  rank.shard.heads.size() == 1 ? "" : "s", rank.shard.kv_heads.size(),
+                  rank.shard.kv_heads.size() == 1 ? "" : "s", rank.device_name);
+  text += fmt::format(" ({}", format_bytes(rank.device_total));
+  if (rank.held_by_others > 0) {
+    text += fmt::format(", {} not free", format_bytes(rank.held_by_others));
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+std::string rank_text(const RankPlan& rank) {
+  if (rank.device >= 0) return device_text(rank);
   std::string text =
       fmt::format("{} head{}, {} KV head{}, {} ffn columns, {} thread{}", rank.shard.heads.size(),
                   rank.shard.heads.size() == 1 ? "" : "s", rank.shard.kv_heads.size(),
@@ -65,6 +81,13 @@ std::string shard_text(const RankPlan& rank) {
                   rank.threads, rank.threads == 1 ? "" : "s");
   if (!rank.cpus.empty()) text += fmt::format(", bound to NUMA node {}", rank.numa_node);
   return text;
+}
+
+namespace {
+
+bool is_two_sided(const OptionWindow& option) {
+  return option.option == "mem-fraction-static" || option.option == "gpu-memory-utilization" ||
+         option.option == "kv-cache-bytes";
 }
 
 std::string share(Bytes bytes, Bytes budget) {
@@ -75,7 +98,7 @@ std::string share(Bytes bytes, Bytes budget) {
 
 std::string ledger(const RankGroup& group) {
   const RankPlan& rank = *group.first;
-  std::string out = fmt::format("{}: {}\n", group_title(group), shard_text(rank));
+  std::string out = fmt::format("{}: {}\n", group_title(group), rank_text(rank));
   const auto line = [&](std::string_view name, Bytes bytes, std::string_view why) {
     out += fmt::format("  {:<12}{:>12}{:>9}{}{}\n", name, format_bytes(bytes),
                        share(bytes, rank.budget), why.empty() ? "" : "  ", why);
@@ -93,7 +116,7 @@ std::string ledger(const RankGroup& group) {
 
 }  // namespace
 
-std::string memory_report(const MemoryPlan& plan) {
+std::string memory_summary(const MemoryPlan& plan) {
   const PlanDecisions& decided = plan.decisions;
   std::string out = fmt::format(
       "{}: {} replica{} of {} rank{}, {} for each rank ({})\n",
@@ -105,25 +128,67 @@ std::string memory_report(const MemoryPlan& plan) {
       "replica\n",
       grouped(decided.context_length), decided.max_running_requests,
       grouped(decided.step_tokens_max), grouped(decided.kv_blocks * kKvBlockTokens));
-  for (const RankGroup& group : group_ranks(plan)) out += "\n" + ledger(group);
-  if (!decided.notes.empty()) out += "\n";
-  for (const std::string& note : decided.notes) out += fmt::format("note: {}\n", note);
+  if (plan.devices == "cpu") return out;
+  out += fmt::format(
+      "KV {} of {} B a token and rank ({}), decode graphs {}\n", format_bytes(plan.kv.bytes),
+      grouped(plan.kv.bytes_per_token), kv_type_name(decided.kv_type),
+      decided.cuda_graph_max_bs == 0 ? "off"
+                                     : fmt::format("up to {} requests", decided.cuda_graph_max_bs));
   return out;
+}
+
+std::string memory_ledgers(const MemoryPlan& plan) {
+  std::string out;
+  for (const RankGroup& group : group_ranks(plan)) {
+    out += (out.empty() ? "" : "\n") + ledger(group);
+  }
+  if (!plan.decisions.notes.empty()) out += "\n";
+  for (const std::string& note : plan.decisions.notes) out += fmt::format("note: {}\n", note);
+  return out;
+}
+
+std::string memory_report(const MemoryPlan& plan) {
+  return memory_summary(plan) + "\n" + memory_ledgers(plan);
 }
 
 std::string window_report(const MemoryWindow& window) {
   std::vector<std::string> ends;
-  if (window.device_memory_min) {
-    ends.push_back(fmt::format("--device-memory from {}", format_bytes(*window.device_memory_min)));
+  for (const OptionWindow& option : window.options) {
+    if (option.is_empty) continue;
+    if (option.option == "device-memory") {
+      ends.push_back(fmt::format("--device-memory from {}", format_bytes(option.low)));
+    } else if (is_two_sided(option)) {
+      ends.push_back(fmt::format("--{} {}", option.option, window_range(option)));
+    } else {
+      ends.push_back(fmt::format("--{} up to {}", option.option, grouped(option.high)));
+    }
   }
-  const auto up_to = [&](std::string_view name, const std::optional<std::int64_t>& end) {
-    if (end) ends.push_back(fmt::format("--{} up to {}", name, grouped(*end)));
-  };
-  up_to("context-length", window.context_length_max);
-  up_to("max-running-requests", window.max_running_requests_max);
-  up_to("chunked-prefill-size", window.chunked_prefill_size_max);
-  up_to("max-total-tokens", window.max_total_tokens_max);
   return join(ends, "; ");
+}
+
+std::string explain_term(const MemoryPlan& plan, Term term) {
+  std::string out;
+  for (const RankGroup& group : group_ranks(plan)) {
+    const auto row = std::ranges::find(group.first->rows, term, &PlanRow::term);
+    if (row == group.first->rows.end()) {
+      out += fmt::format("{}: {} takes nothing\n", group_title(group), term_name(term));
+      continue;
+    }
+    out += fmt::format("{}: {} = {} B = {}\n  {}\n  {}, in phase {}; {} of the rank's {}\n",
+                       group_title(group), term_name(term), grouped(row->bytes),
+                       format_bytes(row->bytes), row->formula, trust_name(row->trust),
+                       phase_name(term_phase(term)), share(row->bytes, group.first->budget),
+                       format_bytes(group.first->budget));
+  }
+  return out;
+}
+
+std::optional<Term> term_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kTermCount; ++i) {
+    const auto term = static_cast<Term>(i);
+    if (name == term_name(term)) return term;
+  }
+  return std::nullopt;
 }
 
 }  // namespace plimsoll

@@ -142,34 +142,41 @@ Bytes process_bytes(const TermInputs& in) {
   return kProcessBytes + (in.rank.leader ? aligned(in.model.vocab * kSamplerBytes) : 0);
 }
 
-Bytes fixed_bytes(const TermInputs& in) {
-  return in.rank.weights + tables_bytes(in) + activations_bytes(in) + workspace_bytes(in) +
-         logits_bytes(in) + collective_bytes(in) + process_bytes(in);
+TermBytes cpu_term_bytes(const TermInputs& in) {
+  TermBytes bytes;
+  bytes[Term::weights] = in.rank.weights;
+  bytes[Term::tables] = tables_bytes(in);
+  bytes[Term::activations] = activations_bytes(in);
+  bytes[Term::workspace] = workspace_bytes(in);
+  bytes[Term::logits] = logits_bytes(in);
+  bytes[Term::collective] = collective_bytes(in);
+  bytes[Term::process] = process_bytes(in);
+  return bytes;
 }
 
-std::vector<PlanRow> fixed_rows(const TermInputs& in) {
-  return {
-      {Term::weights, in.rank.weights, "every matrix of this rank as packed, norms as f32",
-       Trust::computed},
-      {Term::tables, tables_bytes(in), tables_formula(in), Trust::computed},
-      {Term::activations, activations_bytes(in), activations_formula(in), Trust::computed},
-      {Term::workspace, workspace_bytes(in), workspace_formula(in), Trust::computed},
-      {Term::logits, logits_bytes(in), logits_formula(in), Trust::computed},
-      {Term::collective, collective_bytes(in), collective_formula(in), Trust::computed},
-      {Term::process, process_bytes(in), process_formula(in), Trust::assumed},
-  };
+std::string cpu_term_formula(const TermInputs& in, Term term) {
+  switch (term) {
+    case Term::weights:
+      return "every matrix of this rank as packed, norms as f32";
+    case Term::tables:
+      return tables_formula(in);
+    case Term::activations:
+      return activations_formula(in);
+    case Term::workspace:
+      return workspace_formula(in);
+    case Term::logits:
+      return logits_formula(in);
+    case Term::collective:
+      return collective_formula(in);
+    case Term::process:
+      return process_formula(in);
+    default:
+      return {};
+  }
 }
 
 Bytes kv_block_bytes(const ModelSpec& model, const RankShard& shard) {
   return kKvBlockTokens * model.kv_bytes_per_token(shard.kv_heads.size());
-}
-
-PlanRow kv_row(const ModelSpec& model, const RankShard& shard, Blocks blocks) {
-  return {Term::kv, blocks * kv_block_bytes(model, shard),
-          fmt::format("{} blocks x {} tokens x {} layers x 2 x {} KV head{} x {} x 2 B",
-                      grouped(blocks), kKvBlockTokens, model.layers, shard.kv_heads.size(),
-                      shard.kv_heads.size() == 1 ? "" : "s", model.head_dim),
-          Trust::computed};
 }
 
 std::string grouped(std::int64_t value) {

@@ -1,13 +1,16 @@
-// MemoryTerms: the formula of each row of the plan but KV: bytes, and the arithmetic in words.
+// MemoryTerms: the formula of each row of a CPU rank's plan but KV: bytes, and the arithmetic in
+// words. device_terms.h has those of ranks on GPUs.
 //
 // Buffers are carved from one arena at 64-byte boundaries, so each is rounded up to that.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "shared/base/units.h"
+#include "shared/machine/machine.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/model/model_spec.h"
 #include "shared/model/shard_plan.h"
@@ -22,13 +25,37 @@ struct StepShape {
   std::int64_t max_running_requests = 0;
   Tokens step_tokens_max = 0;
   std::int64_t logit_rows_max = 0;
+  std::int64_t cuda_graph_max_bs = 0;
 };
 
+// One rank; or several that differ in nothing that the plan counts.
 struct RankShape {
   RankShard shard;
-  Bytes weights = 0;  // rank_weights(...).bytes()
+  Bytes weights = 0;  // of the text model; CPU: rank_weights(...).bytes()
   std::int64_t threads = 1;
-  bool leader = true;  // rank 0: it gathers logits and samples
+  bool leader = true;        // rank 0: it gathers logits and samples
+  std::int64_t index = 0;    // of the first such rank, of all replicas'
+  Bytes budget = 0;          // that all rows together may take
+  Bytes kv_token_bytes = 0;  // of the model and its draft
+
+  // Of a rank on a device:
+  const Device* device = nullptr;
+  Bytes replicated = 0;  // part of `weights` that other ranks hold too
+  Bytes absorbed = 0;
+  Bytes vision = 0;
+  Bytes draft = 0;
+};
+
+// Bytes of each term.
+struct TermBytes {
+  std::array<Bytes, kTermCount> of{};
+  Bytes& operator[](Term term) { return of[static_cast<std::size_t>(term)]; }
+  Bytes operator[](Term term) const { return of[static_cast<std::size_t>(term)]; }
+  Bytes sum() const {
+    Bytes all = 0;
+    for (const Bytes bytes : of) all += bytes;
+    return all;
+  }
 };
 
 struct TermInputs {
@@ -54,12 +81,11 @@ Bytes collective_bytes(const TermInputs& in);
 // Program, stacks, message queues and vocabulary (assumed), and the sampler's arrays of a leader.
 Bytes process_bytes(const TermInputs& in);
 
-// All rows but KV: their sum, and the rows themselves.
-Bytes fixed_bytes(const TermInputs& in);
-std::vector<PlanRow> fixed_rows(const TermInputs& in);
+// All rows but KV: bytes by term, and the arithmetic of one in words.
+TermBytes cpu_term_bytes(const TermInputs& in);
+std::string cpu_term_formula(const TermInputs& in, Term term);
 
 Bytes kv_block_bytes(const ModelSpec& model, const RankShard& shard);
-PlanRow kv_row(const ModelSpec& model, const RankShard& shard, Blocks blocks);
 
 std::string grouped(std::int64_t value);  // "1,024"
 

@@ -4,220 +4,260 @@
 
 #include <fmt/format.h>
 
-#include "shared/base/text.h"
+#include "shared/memory/rank_ledger.h"
 #include "shared/memory/search.h"
-#include "shared/memory/step_message.h"
-#include "shared/options/option_value.h"
+#include "shared/options/option_table.h"
 
 namespace plimsoll {
 namespace {
 
-// The largest value that fits when it is put into a copy of the inputs; unset where none does.
-template <typename Set>
-std::optional<std::int64_t> largest_fitting(const FitInputs& in, std::int64_t first,
-                                            std::int64_t last, Set set) {
-  const auto fits = [&](std::int64_t value) {
-    FitInputs changed = in;
-    set(changed, value);
+// Puts a value of an option into a copy of the inputs.
+using Set = void (*)(FitInputs&, std::int64_t);
+
+// The end of what an option can be asked for, in words.
+constexpr const char* kRangeEnd = "the end of the option's range";
+
+Fit fit_with(const FitInputs& in, Set set, std::int64_t value) {
+  FitInputs changed = in;
+  set(changed, value);
+  return decide_fit(changed);
+}
+
+Bytes neediest_bytes(const FitInputs& in, const Fit& fit) {
+  Bytes most = 0;
+  for (const RankShape& rank : in.ranks) most = std::max(most, rank_bytes(in, rank, fit));
+  return most;
+}
+
+std::string one_request(const FitInputs& in) {
+  return fmt::format("KV of one request of {} tokens",
+                     grouped(in.context_length.value_or(least_fit(in).step.context_length)));
+}
+
+// What fits is what is small enough.
+OptionWindow upper_window(const FitInputs& in, const OptionRow& row, std::int64_t last, Set set,
+                          std::string_view binds) {
+  OptionWindow window{.option = std::string(row.name)};
+  window.low = row.min;
+  window.binds_low = kRangeEnd;
+  const auto fits = [&](std::int64_t value) { return fit_with(in, set, value).fits; };
+  if (last < row.min || !fits(row.min)) {
+    window.is_empty = true;
+    window.binds_high = binds;
+    return window;
+  }
+  window.high = largest_that(row.min, last, fits);
+  window.binds_high = window.high < last ? std::string(binds) : kRangeEnd;
+  return window;
+}
+
+// What fits is enough for one request and leaves enough for all else. Values are multiples of
+// `step`.
+OptionWindow two_sided_window(const FitInputs& in, const OptionRow& row, std::int64_t step,
+                              Set set) {
+  OptionWindow window{.option = std::string(row.name)};
+  window.binds_low = one_request(in);
+  window.binds_high = "context, graphs, activations and other buffers beside it";
+  const std::int64_t first = ceil_div(row.min, step);
+  const std::int64_t last = row.max / step;
+  const auto fit = [&](std::int64_t units) { return fit_with(in, set, units * step); };
+  std::int64_t low = first;
+  if (!fit(first).holds_one) {
+    low = 1 + largest_that(first, last, [&](std::int64_t units) { return !fit(units).holds_one; });
+  }
+  const std::int64_t within =
+      largest_that(first, last, [&](std::int64_t units) { return fit(units).is_within; });
+  if (low > last || !fit(low).fits) {
+    window.is_empty = true;
+    window.low = low > last ? 0 : low * step;
+    window.high = fit(within).is_within ? within * step : 0;
+    return window;
+  }
+  window.low = low * step;
+  window.high = largest_that(low, last, [&](std::int64_t units) { return fit(units).fits; }) * step;
+  if (low == first) window.binds_low = kRangeEnd;
+  if (window.high / step == last) window.binds_high = kRangeEnd;
+  return window;
+}
+
+void set_fraction(FitInputs& in, std::int64_t value) {
+  in.rule = KvRule::static_fraction;
+  in.fraction = value;
+}
+void set_utilization(FitInputs& in, std::int64_t value) {
+  in.rule = KvRule::utilization;
+  in.fraction = value;
+}
+void set_kv_bytes(FitInputs& in, std::int64_t value) {
+  in.rule = KvRule::bytes;
+  in.kv_bytes = value;
+}
+
+void add_context(const FitInputs& in, MemoryWindow& window) {
+  OptionWindow context = upper_window(
+      in, *find_option("context-length"), in.model->context_length,
+      [](FitInputs& changed, std::int64_t value) { changed.context_length = value; },
+      in.max_total_tokens ? "max-total-tokens, or KV of one request" : "KV of one request");
+  if (!context.is_empty && context.high == in.model->context_length) {
+    context.binds_high = "what the model was trained for";
+  }
+  window.options.push_back(std::move(context));
+}
+
+// Of a rule that takes a share of it, both KV and room grow with it.
+OptionWindow memory_for_rule(const PlanProblem& problem) {
+  const auto fits = [&](Bytes bytes) {
+    FitInputs changed = problem.fit;
+    for (RankShape& rank : changed.ranks) rank.budget = bytes;
+    changed.free_before_weights = bytes;
+    changed.free_at_start = bytes;
     return decide_fit(changed).fits;
   };
-  if (last < first || !fits(first)) return std::nullopt;
-  return largest_that(first, last, fits);
+  const Bytes first = find_option("device-memory")->min;
+  const Bytes last = problem.budget.per_rank_max;
+  OptionWindow memory;
+  memory.is_empty = last < first || !fits(last);
+  if (!memory.is_empty) {
+    memory.low = fits(first)
+                     ? first
+                     : 1 + largest_that(first, last, [&](Bytes bytes) { return !fits(bytes); });
+  }
+  return memory;
 }
 
-struct NeediestRank {
-  std::size_t index = 0;
-  Bytes bytes = 0;
-};
-
-NeediestRank neediest_rank(const FitInputs& in, const Fit& fit) {
-  NeediestRank neediest;
-  for (std::size_t i = 0; i < in.ranks.size(); ++i) {
-    const Bytes bytes = rank_bytes(in, in.ranks[i], fit);
-    if (bytes > neediest.bytes) neediest = {i, bytes};
-  }
-  return neediest;
+OptionWindow memory_for_demand(const PlanProblem& problem) {
+  const FitInputs& in = problem.fit;
+  const Fit least = least_fit(in);
+  const Bytes needed = neediest_bytes(in, least);
+  const Blocks needs = blocks_of_tokens(least.step.context_length);
+  const bool holds_one = least.kv_blocks >= needs && step_blocks_max(in, least.step) >= needs;
+  OptionWindow memory;
+  memory.is_empty = needed > problem.budget.per_rank_max || !holds_one;
+  memory.low = needed;
+  return memory;
 }
 
-// "device-memory = 64MiB (flag --device-memory)".
-std::string option_line(const OptionSet& options, std::string_view name, std::string_view decided) {
-  const OptionRow& row = *find_option(name);
-  const Origin origin = options.origin(name);
-  return fmt::format("  {} = {}{} ({}{}{})", name, option_text(options.values, row), decided,
-                     source_name(origin.source), origin.place.empty() ? "" : " ", origin.place);
+void add_device_memory(const PlanProblem& problem, MemoryWindow& window) {
+  const FitInputs& in = problem.fit;
+  OptionWindow memory =
+      in.rule == KvRule::demand ? memory_for_demand(problem) : memory_for_rule(problem);
+  memory.option = "device-memory";
+  memory.high = problem.budget.per_rank_max;
+  memory.binds_low = "all rows at their least, with " + one_request(in);
+  memory.binds_high = fmt::format("{} over all ranks", problem.budget.available_source);
+  window.options.push_back(std::move(memory));
 }
 
-std::vector<std::string> option_lines(const FitInputs& in, const MemoryBudget& budget,
-                                      const OptionSet& options, const Fit& fit) {
-  const auto decided = [](bool is_auto, const std::string& value) {
-    return is_auto ? fmt::format(", lowered to {}", value) : "";
-  };
-  std::vector<std::string> lines;
-  lines.push_back(
-      option_line(options, "device-memory",
-                  options.values.device_memory
-                      ? ""
-                      : fmt::format(", {}: {} of {} over {} rank{}", budget.source,
-                                    format_bytes(budget.available), budget.available_source,
-                                    options.values.tp * options.values.dp,
-                                    options.values.tp * options.values.dp == 1 ? "" : "s")));
-  lines.push_back(option_line(
-      options, "context-length",
-      decided(!in.context_length, fmt::format("{} tokens", grouped(fit.step.context_length)))));
-  lines.push_back(option_line(
-      options, "max-running-requests",
-      decided(!in.max_running_requests, fmt::format("{}", fit.step.max_running_requests))));
-  lines.push_back(option_line(
-      options, "chunked-prefill-size",
-      in.chunked_prefill_size ? "" : fmt::format(", at most {}", fit.step.step_tokens_max)));
-  if (in.max_total_tokens) lines.push_back(option_line(options, "max-total-tokens", ""));
-  lines.push_back(option_line(options, "tp", ""));
-  lines.push_back(option_line(options, "dp", ""));
-  return lines;
+void add_total_tokens(const FitInputs& in, MemoryWindow& window) {
+  if (!in.max_total_tokens) return;
+  OptionRow row = *find_option("max-total-tokens");
+  const Tokens one = blocks_of_tokens(least_fit(in).step.context_length) * kKvBlockTokens;
+  row.min = in.context_length ? one : kKvBlockTokens;
+  OptionWindow total = upper_window(
+      in, row, row.max,
+      [](FitInputs& changed, std::int64_t value) { changed.max_total_tokens = value; },
+      "KV of that many tokens");
+  if (in.context_length) total.binds_low = one_request(in);
+  window.options.push_back(std::move(total));
 }
 
-// Rounded up to what people type, where that is still there to give.
-std::string device_memory_text(Bytes bytes, Bytes available) {
-  const Bytes rounded = round_up(bytes, kMiB);
-  return format_exact_bytes(rounded <= available ? rounded : bytes);
+// Of ranks on devices, or where a rule is given.
+void add_rules(const FitInputs& in, MemoryWindow& window) {
+  // The two fractions exclude each other.
+  if (in.rule == KvRule::static_fraction || (in.on_devices && in.rule != KvRule::utilization)) {
+    window.options.push_back(
+        two_sided_window(in, *find_option("mem-fraction-static"), kFractionStep, set_fraction));
+  }
+  if (in.rule == KvRule::utilization || (in.on_devices && in.rule != KvRule::static_fraction)) {
+    window.options.push_back(two_sided_window(in, *find_option("gpu-memory-utilization"),
+                                              kFractionStep, set_utilization));
+  }
+  if (in.on_devices || in.rule == KvRule::bytes) {
+    window.options.push_back(two_sided_window(in, *find_option("kv-cache-bytes"), 1, set_kv_bytes));
+  }
 }
 
-std::vector<std::string> remedies(const FitInputs& in, const MemoryBudget& budget, Bytes needed) {
-  const MemoryWindow window = find_window(in, budget);
-  std::vector<std::string> lines;
-  if (window.device_memory_min) {
-    lines.push_back(fmt::format("  --device-memory {} or more, up to {}",
-                                device_memory_text(*window.device_memory_min, budget.per_rank_max),
-                                format_bytes(budget.per_rank_max)));
-  }
-  if (window.context_length_max) {
-    lines.push_back(fmt::format("  --context-length {} or less", *window.context_length_max));
-  }
-  if (window.max_running_requests_max) {
-    lines.push_back(
-        fmt::format("  --max-running-requests {} or less", *window.max_running_requests_max));
-  }
-  if (window.chunked_prefill_size_max) {
-    lines.push_back(
-        fmt::format("  --chunked-prefill-size {} or less", *window.chunked_prefill_size_max));
-  }
-  if (window.max_total_tokens_max) {
-    lines.push_back(fmt::format("  --max-total-tokens {} or less", *window.max_total_tokens_max));
-  }
-  if (!lines.empty()) {
-    lines.insert(lines.begin(),
-                 lines.size() == 1 ? "What would work:" : "Each of these alone would work:");
-    return lines;
-  }
-  if (needed > budget.per_rank_max) {
-    return {
-        fmt::format("No one option makes it fit: a rank needs {} and there is {} for each "
-                    "({} of {}). Use a smaller model, or free memory.",
-                    format_bytes(needed), format_bytes(budget.per_rank_max),
-                    format_bytes(budget.available), budget.available_source)};
-  }
-  return {"No one option makes it fit; change several of them."};
+void add_device_options(const FitInputs& in, MemoryWindow& window) {
+  const OptionRow& graphs = *find_option("cuda-graph-max-bs");
+  window.options.push_back(upper_window(
+      in, graphs, graphs.max,
+      [](FitInputs& changed, std::int64_t value) { changed.cuda_graph_max_bs = value; },
+      "graphs of that many requests"));
+  if (in.setting.ep <= 1) return;
+  const OptionRow& dispatch = *find_option("ep-dispatch-tokens");
+  window.options.push_back(upper_window(
+      in, dispatch, dispatch.max,
+      [](FitInputs& changed, std::int64_t value) { changed.setting.ep_dispatch_tokens = value; },
+      "the expert-parallel buffer"));
 }
 
-// max-total-tokens holds less than one request of the context that was asked for.
-std::string total_too_small(const OptionSet& options, const Fit& fit) {
-  const Blocks needed = blocks_of_tokens(fit.step.context_length);
-  return fmt::format(
-      "the plan does not fit: max-total-tokens holds {} blocks of {} tokens, and one request of {} "
-      "tokens needs {}.\n{}\n{}\nEach of these alone would work:\n  --max-total-tokens {} or more\n"
-      "  --context-length {} or less",
-      fit.kv_blocks, kKvBlockTokens, grouped(fit.step.context_length), needed,
-      option_line(options, "max-total-tokens", ""), option_line(options, "context-length", ""),
-      needed * kKvBlockTokens, std::max<Tokens>(1, fit.kv_blocks * kKvBlockTokens));
-}
-
-// The ring between the ranks does not grow with what a step holds.
-std::string ring_too_small(const FitInputs& in, const Fit& fit, const MemoryBudget& budget) {
-  const StepShape& step = fit.step;
-  std::vector<std::string> lines = {fmt::format(
-      "the plan does not fit: a step of {} tokens, {} requests and {} KV blocks (one request of {} "
-      "tokens) takes {} in the ring between {} ranks, which has {}",
-      step.step_tokens_max, step.max_running_requests, blocks_of_tokens(step.context_length),
-      grouped(step.context_length),
-      format_exact_bytes(kRingLengthBytes +
-                         step_message_bytes(step.step_tokens_max, step.max_running_requests,
-                                            blocks_of_tokens(step.context_length),
-                                            step.logit_rows_max)),
-      in.tp(), format_exact_bytes(kStepRingBytesDefault))};
-  for (std::string& line : remedies(in, budget, neediest_rank(in, fit).bytes)) {
-    lines.push_back(std::move(line));
+std::optional<Millionths> fraction_of_any_kv(const FitInputs& in) {
+  if (in.free_before_weights <= 0) return std::nullopt;
+  Bytes least = 0;
+  for (const RankShape& rank : in.ranks) {
+    least = std::max(
+        least, static_bytes(ledger_bytes(in, rank, least_fit(in).step)) + rank.kv_token_bytes);
   }
-  return join(lines, "\n");
+  const Millionths fraction = fraction_of(least, in.free_before_weights);
+  if (fraction > kWhole) return std::nullopt;
+  return fraction;
 }
 
 }  // namespace
 
-MemoryWindow find_window(const FitInputs& in, const MemoryBudget& budget) {
+const OptionWindow* MemoryWindow::find(std::string_view option) const {
+  const auto found = std::ranges::find(options, option, &OptionWindow::option);
+  return found == options.end() ? nullptr : &*found;
+}
+
+const OptionWindow* MemoryWindow::open(std::string_view option) const {
+  const OptionWindow* found = find(option);
+  return found == nullptr || found->is_empty ? nullptr : found;
+}
+
+MemoryWindow find_window(const PlanProblem& problem) {
+  const FitInputs& in = problem.fit;
   MemoryWindow window;
-  const Bytes needed = neediest_rank(in, least_fit(in)).bytes;
-  const Fit least = least_fit(in);
-  const Blocks needs = blocks_of_tokens(least.step.context_length);
-  const bool holds_one = least.kv_blocks >= needs && step_blocks_max(in, least.step) >= needs;
-  if (needed <= budget.per_rank_max && holds_one) window.device_memory_min = needed;
-  window.context_length_max = largest_fitting(
-      in, 1, in.model->context_length,
-      [](FitInputs& changed, std::int64_t value) { changed.context_length = value; });
-  if (in.max_running_requests) {
-    const OptionRow& row = *find_option("max-running-requests");
-    window.max_running_requests_max = largest_fitting(
-        in, row.min, row.max,
-        [](FitInputs& changed, std::int64_t value) { changed.max_running_requests = value; });
+  add_rules(in, window);
+  if (!in.on_devices) add_device_memory(problem, window);
+  add_context(in, window);
+  const OptionRow& requests = *find_option("max-running-requests");
+  if (in.max_running_requests || in.on_devices) {
+    window.options.push_back(upper_window(
+        in, requests, requests.max,
+        [](FitInputs& changed, std::int64_t value) { changed.max_running_requests = value; },
+        "buffers of that many requests"));
   }
   const OptionRow& chunk = *find_option("chunked-prefill-size");
-  window.chunked_prefill_size_max = largest_fitting(
-      in, chunk.min, chunk.max,
-      [](FitInputs& changed, std::int64_t value) { changed.chunked_prefill_size = value; });
-  if (in.max_total_tokens) {
-    const Tokens first = blocks_of_tokens(least.step.context_length) * kKvBlockTokens;
-    window.max_total_tokens_max = largest_fitting(
-        in, in.context_length ? first : kKvBlockTokens, find_option("max-total-tokens")->max,
-        [](FitInputs& changed, std::int64_t value) { changed.max_total_tokens = value; });
-  }
+  window.options.push_back(upper_window(
+      in, chunk, chunk.max,
+      [](FitInputs& changed, std::int64_t value) { changed.chunked_prefill_size = value; },
+      "activations of that many tokens"));
+  add_total_tokens(in, window);
+  if (in.on_devices) add_device_options(in, window);
+  if (in.rule == KvRule::static_fraction) window.fraction_of_any_kv = fraction_of_any_kv(in);
   return window;
 }
 
-std::string refusal_message(const FitInputs& in, const MemoryBudget& budget,
-                            const OptionSet& options) {
-  const Fit fit = least_fit(in);
-  if (step_blocks_max(in, fit.step) < blocks_of_tokens(fit.step.context_length)) {
-    return ring_too_small(in, fit, budget);
+std::optional<AutoChoice> find_auto_choice(const FitInputs& in) {
+  FitInputs as_auto = in;
+  as_auto.rule = KvRule::demand;
+  const Fit fit = decide_fit(as_auto);
+  if (!fit.fits) return std::nullopt;
+  AutoChoice choice;
+  choice.kv_tokens = fit.kv_blocks * kKvBlockTokens;
+  choice.context_length = fit.step.context_length;
+  choice.max_running_requests = fit.step.max_running_requests;
+  Bytes filled = 0;
+  for (const RankShape& rank : in.ranks) {
+    const Bytes kv = fit.kv_blocks * rank_block_bytes(rank);
+    choice.kv_bytes = std::max(choice.kv_bytes, kv);
+    filled = std::max(filled, kv + static_bytes(ledger_bytes(in, rank, fit.step)));
   }
-  if (fit.kv_blocks < blocks_of_tokens(fit.step.context_length)) {
-    return total_too_small(options, fit);
+  if (in.free_before_weights > 0 && filled <= in.free_before_weights) {
+    choice.fraction = fraction_of(filled, in.free_before_weights);
   }
-  const NeediestRank neediest = neediest_rank(in, fit);
-  const RankShape& rank = in.ranks[neediest.index];
-  std::vector<PlanRow> rows =
-      fixed_rows({.model = *in.model, .rank = rank, .step = fit.step, .tp = in.tp()});
-  rows.push_back(kv_row(*in.model, rank.shard, fit.kv_blocks));
-  std::vector<std::string> sum;
-  for (const PlanRow& row : rows) {
-    if (row.bytes > 0)
-      sum.push_back(fmt::format("{} {}", term_name(row.term), format_bytes(row.bytes)));
-  }
-  const PlanRow& binding =
-      *std::max_element(rows.begin(), rows.end(),
-                        [](const PlanRow& a, const PlanRow& b) { return a.bytes < b.bytes; });
-  std::vector<std::string> lines = {
-      fmt::format("the plan does not fit: rank {} needs at least {}, and its budget is {} ({})",
-                  neediest.index, format_bytes(neediest.bytes), format_bytes(budget.per_rank),
-                  budget.source),
-      fmt::format("  {} = {}", join(sum, " + "), format_bytes(neediest.bytes)),
-      fmt::format("  KV is for {}",
-                  in.max_total_tokens
-                      ? fmt::format("{} tokens", grouped(*in.max_total_tokens))
-                      : fmt::format("one request of {} tokens", grouped(fit.step.context_length))),
-      fmt::format("  binding: {}, {} ({})", term_name(binding.term), format_bytes(binding.bytes),
-                  binding.formula),
-      "Options that take part:"};
-  for (std::string& line : option_lines(in, budget, options, fit)) lines.push_back(std::move(line));
-  for (std::string& line : remedies(in, budget, neediest.bytes)) lines.push_back(std::move(line));
-  return join(lines, "\n");
+  return choice;
 }
 
 }  // namespace plimsoll

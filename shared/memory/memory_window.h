@@ -3,18 +3,14 @@
 
 #include <string>
 
-#include "shared/memory/memory_budget.h"
-#include "shared/memory/memory_fit.h"
 #include "shared/memory/memory_plan.h"
-#include "shared/options/option_set.h"
+#include "shared/memory/plan_problem.h"
 
 namespace plimsoll {
 
-MemoryWindow find_window(const FitInputs& in, const MemoryBudget& budget);
+MemoryWindow find_window(const PlanProblem& problem);
 
-// Of a plan that does not fit: the binding term and rank, the arithmetic, each option that takes
-// part with its value and where that came from, and what would work.
-std::string refusal_message(const FitInputs& in, const MemoryBudget& budget,
-                            const OptionSet& options);
+// What `auto` would do where an option sizes KV; unset where it would not fit either.
+std::optional<AutoChoice> find_auto_choice(const FitInputs& in);
 
 }  // namespace plimsoll

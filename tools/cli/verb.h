@@ -25,6 +25,7 @@ struct Console {
   std::ostream& err;
   std::istream& in;
   bool is_terminal = false;  // of `err`, where progress is shown
+  bool has_colour = false;   // of `out`
 };
 
 struct CommandLine {

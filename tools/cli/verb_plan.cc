@@ -1,55 +1,74 @@
+#include <optional>
 #include <ostream>
 
 #include <fmt/format.h>
 
+#include "shared/base/file.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/memory_report.h"
-#include "shared/model/gguf.h"
-#include "shared/tokenizer/tokenizer.h"
+#include "shared/memory/model_input.h"
+#include "tools/cli/plan_bar.h"
 #include "tools/cli/verb.h"
 
 namespace plimsoll {
 namespace {
 
-Json window_json(const MemoryWindow& window) {
-  Json json = Json::object();
-  const auto add = [&](std::string_view name, const std::optional<std::int64_t>& end) {
-    if (end) json.set(name, *end);
-  };
-  add("device_memory_min", window.device_memory_min);
-  add("context_length_max", window.context_length_max);
-  add("max_running_requests_max", window.max_running_requests_max);
-  add("chunked_prefill_size_max", window.chunked_prefill_size_max);
-  add("max_total_tokens_max", window.max_total_tokens_max);
-  return json;
+std::string all_terms() {
+  std::string names;
+  for (std::size_t i = 0; i < kTermCount; ++i) {
+    names += fmt::format("{}{}", i == 0 ? "" : ", ", term_name(static_cast<Term>(i)));
+  }
+  return names;
+}
+
+Result<std::string> explanation(const MemoryPlan& plan, std::string_view name) {
+  const std::optional<Term> term = term_from_name(name);
+  if (term) return explain_term(plan, *term);
+  return invalid(
+      fmt::format("--explain: '{}' is no term of the plan; terms: {}", name, all_terms()));
+}
+
+void show(const MemoryPlan& plan, const MemoryWindow& window, Console& console) {
+  console.out << memory_summary(plan) << '\n';
+  for (const RankGroup& group : group_ranks(plan)) {
+    console.out << plan_bar(group, {.cells = 64, .has_colour = console.has_colour}) << '\n';
+  }
+  console.out << memory_ledgers(plan);
+  const std::string ends = plan.refusal ? "" : window_report(window);
+  if (!ends.empty()) console.out << fmt::format("\nwould also fit: {}\n", ends);
+  console.out << std::flush;
 }
 
 }  // namespace
 
 Result<int> run_plan(const Invocation& call) {
-  const std::string& path = call.options.values.model;
-  if (path.empty()) {
+  const Options& options = call.options.values;
+  if (options.model.empty()) {
     return invalid(
         "no model is given: set --model FILE, PLIMSOLL_MODEL or `model` in the "
         "configuration file");
   }
-  const Machine machine = TRY(find_machine(call.options.values));
-  const GgufFile file = TRY(GgufFile::open(path));
-  const ModelSpec model = TRY_CONTEXT(fmt::format("model {}: ", path), read_model_spec(file));
-  TRY_CONTEXT(fmt::format("model {}: ", path), check_tokenizer(file));
-  const MemoryPlan plan = TRY(plan_memory(machine, model, call.options));
-  const MemoryWindow window = TRY(plan_window(machine, model, call.options));
-  if (call.line.json) {
-    Json json = memory_plan_to_json(plan);
-    json.set("window", window_json(window));
-    call.console.out << dump_json(json, 2) << std::endl;
+  const Machine machine = TRY(find_machine(options));
+  const PlanModels models = TRY(read_plan_models(options, machine));
+  const MemoryPlan plan =
+      TRY(plan_memory(machine, models.model, call.options, models.draft_or_null()));
+  const auto explain = call.line.flags.find("explain");
+  if (explain != call.line.flags.end()) {
+    call.console.out << TRY(explanation(plan, explain->second)) << std::flush;
   } else {
-    const std::string ends = plan.refusal ? "" : window_report(window);
-    call.console.out << memory_report(plan)
-                     << (ends.empty() ? "" : fmt::format("\nwould also fit: {}\n", ends))
-                     << std::flush;
+    const MemoryWindow window =
+        TRY(plan_window(machine, models.model, call.options, models.draft_or_null()));
+    if (call.line.json) {
+      Json json = memory_plan_to_json(plan);
+      json.set("window", memory_window_to_json(window));
+      call.console.out << dump_json(json, 2) << std::endl;
+    } else {
+      show(plan, window, call.console);
+    }
   }
+  const auto svg = call.line.flags.find("svg");
+  if (svg != call.line.flags.end()) TRY(write_file(svg->second, plan_svg(plan)));
   if (!plan.refusal) return kExitOk;
   call.console.err << plan.refusal->message << std::endl;
   return exit_code(plan.refusal->code);

@@ -18,6 +18,10 @@ constexpr std::array<VerbFlag, 2> kLogsFlags = {
     {{"follow", "", "go on with what is written from now on", "f"},
      {"lines", "N", "how many lines back to begin (default 100)", "n"}}};
 
+constexpr std::array<VerbFlag, 2> kPlanFlags = {
+    {{"explain", "TERM", "only this term of the plan: its formula with the numbers"},
+     {"svg", "FILE", "also write the bars as an image"}}};
+
 constexpr std::array<Verb, 12> kVerbs = {{
     {.name = "start",
      .arguments = "[--OPTION VALUE ...]",
@@ -39,8 +43,9 @@ constexpr std::array<Verb, 12> kVerbs = {{
      .flags = kStatusFlags,
      .run = run_status},
     {.name = "plan",
-     .arguments = "[--OPTION VALUE ...]",
-     .summary = "show how memory would be used, without starting anything",
+     .arguments = "[--explain TERM] [--svg FILE] [--OPTION VALUE ...]",
+     .summary = "show how memory would be used, here or on a described machine, without starting",
+     .flags = kPlanFlags,
      .takes_options = true,
      .run = run_plan},
     {.name = "explain",

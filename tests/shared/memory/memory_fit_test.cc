@@ -4,6 +4,7 @@
 
 #include "shared/memory/search.h"
 #include "shared/memory/step_message.h"
+#include "shared/model/kv_shape.h"
 #include "tests/support/model_specs.h"
 
 namespace plimsoll {
@@ -12,19 +13,25 @@ namespace {
 FitInputs inputs_of(const ModelSpec& model, Bytes budget, std::int64_t tp = 1) {
   const Result<ShardPlan> shards = plan_shards(model, tp);
   EXPECT_TRUE(shards);
-  FitInputs in{.model = &model,
-               .ranks = {},
-               .budget = budget,
-               .context_length = {},
-               .max_total_tokens = {},
-               .max_running_requests = {},
-               .chunked_prefill_size = {}};
+  FitInputs in;
+  in.model = &model;
+  in.tp = tp;
+  in.free_before_weights = budget;
   for (const RankShard& shard : shards->ranks) {
     in.ranks.push_back({.shard = shard,
                         .weights = rank_weights(model, shard).bytes(),
                         .threads = 1,
-                        .leader = in.ranks.empty()});
+                        .leader = in.ranks.empty(),
+                        .budget = budget,
+                        .kv_token_bytes = kv_token_bytes(model, shard, KvType::f16)});
   }
+  return in;
+}
+
+// The same inputs with another budget.
+FitInputs with_budget(FitInputs in, Bytes budget) {
+  for (RankShape& rank : in.ranks) rank.budget = budget;
+  in.free_before_weights = budget;
   return in;
 }
 
@@ -58,6 +65,7 @@ TEST(MemoryFit, TheLargestStepOfSeveralRanksFitsInTheirRing) {
     EXPECT_LE(longest, kStepRingBytesDefault);
     EXPECT_GT(longest + kStepWordBytes, kStepRingBytesDefault);
     in.ranks.resize(1);
+    in.tp = 1;
     EXPECT_GT(decide_fit(in).kv_blocks, fit.kv_blocks);
   }
 }
@@ -77,10 +85,8 @@ TEST(MemoryFit, TheLeastIsWhatFitsLast) {
   const ModelSpec model = make_llama_spec(smollm2_shape());
   FitInputs in = inputs_of(model, 0);
   const Bytes least = rank_bytes(in, in.ranks[0], least_fit(in));
-  in.budget = least;
-  EXPECT_TRUE(decide_fit(in).fits);
-  in.budget = least - 1;
-  EXPECT_FALSE(decide_fit(in).fits);
+  EXPECT_TRUE(decide_fit(with_budget(in, least)).fits);
+  EXPECT_FALSE(decide_fit(with_budget(in, least - 1)).fits);
 }
 
 TEST(MemoryFit, EachRunningRequestGetsItsRowInAStep) {
@@ -95,6 +101,33 @@ TEST(MemoryFit, AShortModelKeepsItsOwnContext) {
   const Fit fit = decide_fit(inputs_of(model, 4 * kGiB));
   EXPECT_TRUE(fit.fits);
   EXPECT_EQ(fit.step.context_length, 300);
+}
+
+TEST(MemoryFit, AFractionFillsWhatItSaysAndSaysWhichEndIsViolated) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  FitInputs in = inputs_of(model, kGiB);
+  in.rule = KvRule::static_fraction;
+  in.fraction = 500'000;
+  const Fit half = decide_fit(in);
+  ASSERT_TRUE(half.fits);
+  EXPECT_EQ(half.kv_blocks,
+            (kGiB / 2 - in.ranks[0].weights) / (kKvBlockTokens * in.ranks[0].kv_token_bytes));
+  in.fraction = 50'000;
+  EXPECT_FALSE(decide_fit(in).holds_one);
+  EXPECT_TRUE(decide_fit(in).is_within);
+  in.fraction = 999'000;
+  EXPECT_TRUE(decide_fit(in).holds_one);
+  EXPECT_FALSE(decide_fit(in).is_within);
+}
+
+TEST(MemoryFit, KvInBytesIsTakenAsGiven) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  FitInputs in = inputs_of(model, 4 * kGiB);
+  in.rule = KvRule::bytes;
+  in.kv_bytes = kGiB + 1;
+  const Fit fit = decide_fit(in);
+  ASSERT_TRUE(fit.fits);
+  EXPECT_EQ(fit.kv_blocks, kGiB / (kKvBlockTokens * in.ranks[0].kv_token_bytes));
 }
 
 TEST(Search, FindsTheEndOfARange) {

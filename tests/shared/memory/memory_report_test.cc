@@ -41,9 +41,26 @@ TEST(MemoryReport, NotesStandBelow) {
 
 TEST(MemoryReport, TheWindowIsOneLine) {
   MemoryWindow window;
-  window.device_memory_min = 100 * kMiB;
-  window.context_length_max = 8192;
-  EXPECT_EQ(window_report(window), "--device-memory from 100.0 MiB; --context-length up to 8,192");
+  window.options = {{.option = "mem-fraction-static", .low = 772'000, .high = 934'000},
+                    {.option = "device-memory", .low = 100 * kMiB},
+                    {.option = "kv-cache-bytes", .is_empty = true},
+                    {.option = "context-length", .low = 32, .high = 8192}};
+  EXPECT_EQ(window_report(window),
+            "--mem-fraction-static 0.772 to 0.934; --device-memory from 100.0 MiB; "
+            "--context-length up to 8,192");
+}
+
+TEST(MemoryReport, ExplainsATermWithItsNumbers) {
+  const Result<MemoryPlan> plan = plan_memory(
+      test_machine(4 * kGiB), make_llama_spec(smollm2_shape()), test_options({"--tp=2"}));
+  ASSERT_TRUE(plan);
+  const std::string text = explain_term(*plan, Term::logits);
+  EXPECT_NE(text.find("rank 0.0: logits = "), std::string::npos) << text;
+  EXPECT_NE(text.find("64 rows x (576 inputs"), std::string::npos) << text;
+  EXPECT_NE(text.find("computed, in phase buffers"), std::string::npos) << text;
+  EXPECT_NE(explain_term(*plan, Term::graphs).find("graphs takes nothing"), std::string::npos);
+  EXPECT_EQ(term_from_name("ep-buffer"), Term::ep_buffer);
+  EXPECT_EQ(term_from_name("vibes"), std::nullopt);
 }
 
 }  // namespace

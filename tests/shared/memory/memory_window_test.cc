@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/memory/machine_source.h"
 #include "shared/options/option_table.h"
 #include "tests/support/model_specs.h"
 #include "tests/support/plan_cases.h"
+#include "tests/support/plan_golden.h"
+#include "tests/support/test_data.h"
 
 namespace plimsoll {
 namespace {
@@ -19,33 +22,46 @@ std::vector<std::string> with(std::vector<std::string> flags, std::string flag) 
   return flags;
 }
 
-// Each end: accepted at it, refused one step beyond (unless that is the end of the option's range).
+std::string value_text(const OptionRow& row, std::int64_t value) {
+  if (row.kind == OptionKind::fraction) return format_fraction(value);
+  return std::to_string(value) + (row.kind == OptionKind::size ? "B" : "");
+}
+
+// Each end of each window: accepted at it, refused one step beyond (unless that is the end of the
+// option's range).
 void expect_exact(const Machine& machine, const ModelSpec& model,
                   const std::vector<std::string>& flags) {
   const Result<MemoryWindow> window = plan_window(machine, model, test_options(flags));
   ASSERT_TRUE(window) << window.error().message;
-  const auto accepted = [&](const std::string& name, std::int64_t value, const char* unit = "") {
-    return fits(machine, model, with(flags, "--" + name + "=" + std::to_string(value) + unit));
-  };
-  if (window->device_memory_min) {
-    EXPECT_TRUE(accepted("device-memory", *window->device_memory_min, "B"));
-    EXPECT_FALSE(accepted("device-memory", *window->device_memory_min - 1, "B"));
-  }
-  const auto expect_max = [&](const std::string& name, const std::optional<std::int64_t>& end,
-                              std::int64_t range_end) {
-    if (!end) return;
-    EXPECT_TRUE(accepted(name, *end)) << name << " " << *end;
-    if (*end < range_end) {
-      EXPECT_FALSE(accepted(name, *end + 1)) << name << " " << *end;
+  EXPECT_FALSE(window->options.empty());
+  for (const OptionWindow& option : window->options) {
+    const OptionRow& row = *find_option(option.option);
+    const std::int64_t step = row.kind == OptionKind::fraction ? kFractionStep : 1;
+    const auto accepted = [&](std::int64_t value) {
+      return fits(machine, model, with(flags, "--" + option.option + "=" + value_text(row, value)));
+    };
+    SCOPED_TRACE(option.option);
+    if (option.is_empty) {
+      if (option.low > 0) {
+        EXPECT_FALSE(accepted(option.low));
+      }
+      continue;
     }
-  };
-  expect_max("context-length", window->context_length_max, model.context_length);
-  expect_max("max-running-requests", window->max_running_requests_max,
-             find_option("max-running-requests")->max);
-  expect_max("chunked-prefill-size", window->chunked_prefill_size_max,
-             find_option("chunked-prefill-size")->max);
-  expect_max("max-total-tokens", window->max_total_tokens_max,
-             find_option("max-total-tokens")->max);
+    EXPECT_TRUE(accepted(option.low)) << option.low;
+    if (option.low - step >= row.min) {
+      EXPECT_FALSE(accepted(option.low - step)) << option.low;
+    }
+    EXPECT_TRUE(accepted(option.high)) << option.high;
+    const bool is_range_end =
+        option.high + step > row.max ||
+        (option.option == "context-length" && option.high == model.context_length) ||
+        option.option == "device-memory";
+    if (!is_range_end) {
+      EXPECT_FALSE(accepted(option.high + step)) << option.high;
+    }
+    EXPECT_FALSE(option.binds_low.empty());
+    EXPECT_FALSE(option.binds_high.empty());
+  }
 }
 
 TEST(MemoryWindow, EachEndIsExact) {
@@ -58,10 +74,37 @@ TEST(MemoryWindow, EachEndIsExact) {
            {"--tp=2", "--dp=2", "--context-length=7000"},
            {"--max-total-tokens=9000", "--max-running-requests=40"},
            {"--device-memory=180MiB", "--max-total-tokens=2000", "--context-length=1500"},
+           {"--mem-fraction-static=0.3"},
+           {"--mem-fraction-static=0.01", "--context-length=3000"},
+           {"--gpu-memory-utilization=0.5", "--tp=2"},
+           {"--kv-cache-bytes=200MiB", "--max-running-requests=40"},
        }) {
     SCOPED_TRACE(flags.empty() ? "no flags" : flags.front());
     expect_exact(test_machine(2 * kGiB), model, flags);
   }
+}
+
+TEST(MemoryWindow, EachEndIsExactOnDevices) {
+  const Result<ModelSpec> kimi = golden_model("kimi-k2.5");
+  const Result<ModelSpec> llama = golden_model("llama-8b");
+  ASSERT_TRUE(kimi && llama);
+  const auto machine = [](const OptionSet& options) { return *find_machine(options.values); };
+  const std::string pro =
+      (golden_path("").parent_path() / "../../configs/machines" / "8x-rtx-pro-6000.json").string();
+  for (const std::vector<std::string>& flags : {
+           std::vector<std::string>{"--tp=8", "--assume=weights=72.29GiB"},
+           {"--tp=8", "--assume=weights=72.29GiB", "--mem-fraction-static=0.55"},
+           {"--tp=8", "--assume=weights=72.29GiB", "--gpu-memory-utilization=0.9"},
+           {"--tp=8", "--assume=weights=72.29GiB", "--max-total-tokens=100000"},
+           {"--tp=8", "--ep=8", "--assume=weights=72.29GiB", "--context-length=9000"},
+       }) {
+    SCOPED_TRACE(flags.back());
+    std::vector<std::string> all = with(flags, "--machine=" + pro);
+    expect_exact(machine(test_options(all)), *kimi, flags);
+  }
+  const std::vector<std::string> simulated = {"--devices=simulated:24GiB", "--tp=2",
+                                              "--assume=weights=7.5GiB"};
+  expect_exact(machine(test_options(simulated)), *llama, simulated);
 }
 
 TEST(MemoryWindow, SaysThatMoreMemoryWouldWorkWhereTheMachineHasIt) {
@@ -69,8 +112,8 @@ TEST(MemoryWindow, SaysThatMoreMemoryWouldWorkWhereTheMachineHasIt) {
   const Result<MemoryWindow> window =
       plan_window(test_machine(2 * kGiB), model, test_options({"--device-memory=1MiB"}));
   ASSERT_TRUE(window);
-  EXPECT_TRUE(window->device_memory_min);
-  EXPECT_FALSE(window->context_length_max);  // not even one token fits into a mebibyte
+  EXPECT_NE(window->open("device-memory"), nullptr);
+  EXPECT_EQ(window->open("context-length"), nullptr);  // not even one token fits into a mebibyte
 }
 
 TEST(MemoryWindow, IsEmptyWhereTheMachineIsTooSmall) {
@@ -78,8 +121,8 @@ TEST(MemoryWindow, IsEmptyWhereTheMachineIsTooSmall) {
   const Machine machine = test_machine(1 * kGiB);
   const Result<MemoryWindow> window = plan_window(machine, model, test_options({}));
   ASSERT_TRUE(window);
-  EXPECT_FALSE(window->device_memory_min);
-  EXPECT_FALSE(window->context_length_max);
+  EXPECT_EQ(window->open("device-memory"), nullptr);
+  EXPECT_EQ(window->open("context-length"), nullptr);
   const Result<MemoryPlan> plan = plan_memory(machine, model, test_options({}));
   ASSERT_TRUE(plan && plan->refusal);
   EXPECT_NE(plan->refusal->message.find("smaller model"), std::string::npos)

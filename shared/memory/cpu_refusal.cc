@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "shared/base/text.h"
+#include "shared/memory/plan_refusal.h"
+#include "shared/memory/rank_ledger.h"
+#include "shared/memory/step_message.h"
+#include "shared/options/option_value.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<std::string> option_lines(const PlanProblem& problem, const OptionSet& options,
+                                      const Fit& fit) {
+  const FitInputs& in = problem.fit;
+  const MemoryBudget& budget = problem.budget;
+  const auto decided = [](bool is_auto, const std::string& value) {
+    return is_auto ? fmt::format(", lowered to {}", value) : "";
+  };
+  const std::int64_t ranks = options.values.tp * options.values.dp;
+  std::vector<std::string> lines;
+  lines.push_back(
+      option_line(options, "device-memory",
+                  options.values.device_memory
+                      ? ""
+                      : fmt::format(", {}: {} of {} over {} rank{}", budget.source,
+                                    format_bytes(budget.available), budget.available_source, ranks,
+                                    ranks == 1 ? "" : "s")));
+  for (const std::string_view name :
+       {"mem-fraction-static", "gpu-memory-utilization", "kv-cache-bytes"}) {
+    if (options.origin(name).source != Source::built_in) {
+      lines.push_back(option_line(options, name, ""));
+    }
+  }
+  lines.push_back(option_line(
+      options, "context-length",
+      decided(!in.context_length, fmt::format("{} tokens", grouped(fit.step.context_length)))));
+  lines.push_back(option_line(
+      options, "max-running-requests",
+      decided(!in.max_running_requests, fmt::format("{}", fit.step.max_running_requests))));
+  lines.push_back(option_line(
+      options, "chunked-prefill-size",
+      in.chunked_prefill_size ? "" : fmt::format(", at most {}", fit.step.step_tokens_max)));
+  if (in.max_total_tokens) lines.push_back(option_line(options, "max-total-tokens", ""));
+  lines.push_back(option_line(options, "tp", ""));
+  lines.push_back(option_line(options, "dp", ""));
+  return lines;
+}
+
+// Rounded up to what people type, where that is still there to give.
+std::string device_memory_text(Bytes bytes, Bytes available) {
+  const Bytes rounded = round_up(bytes, kMiB);
+  return format_exact_bytes(rounded <= available ? rounded : bytes);
+}
+
+std::vector<std::string> remedies(const PlanProblem& problem, const MemoryWindow& window,
+                                  Bytes needed) {
+  const MemoryBudget& budget = problem.budget;
+  std::vector<std::string> lines;
+  for (const std::string_view name :
+       {"mem-fraction-static", "gpu-memory-utilization", "kv-cache-bytes"}) {
+    const OptionWindow* open = window.open(name);
+    if (open == nullptr) continue;
+    const bool is_size = name == "kv-cache-bytes";
+    lines.push_back(
+        fmt::format("  --{} {} to {}", name,
+                    is_size ? format_exact_bytes(open->low) : format_fraction(open->low),
+                    is_size ? format_exact_bytes(open->high) : format_fraction(open->high)));
+  }
+  if (const OptionWindow* memory = window.open("device-memory")) {
+    lines.push_back(fmt::format("  --device-memory {} or more, up to {}",
+                                device_memory_text(memory->low, memory->high),
+                                format_bytes(memory->high)));
+  }
+  for (const std::string_view name :
+       {"context-length", "max-running-requests", "chunked-prefill-size", "max-total-tokens"}) {
+    const OptionWindow* open = window.open(name);
+    if (open != nullptr) lines.push_back(fmt::format("  --{} {} or less", name, open->high));
+  }
+  if (!lines.empty()) {
+    lines.insert(lines.begin(),
+                 lines.size() == 1 ? "What would work:" : "Each of these alone would work:");
+    return lines;
+  }
+  if (needed > budget.per_rank_max) {
+    return {
+        fmt::format("No one option makes it fit: a rank needs {} and there is {} for each "
+                    "({} of {}). Use a smaller model, or free memory.",
+                    format_bytes(needed), format_bytes(budget.per_rank_max),
+                    format_bytes(budget.available), budget.available_source)};
+  }
+  return {"No one option makes it fit; change several of them."};
+}
+
+// max-total-tokens holds less than one request of the context that was asked for.
+std::string total_too_small(const OptionSet& options, const Fit& fit) {
+  const Blocks needed = blocks_of_tokens(fit.step.context_length);
+  return fmt::format(
+      "the plan does not fit: max-total-tokens holds {} blocks of {} tokens, and one request of {} "
+      "tokens needs {}.\n{}\n{}\nEach of these alone would work:\n  --max-total-tokens {} or more\n"
+      "  --context-length {} or less",
+      fit.kv_blocks, kKvBlockTokens, grouped(fit.step.context_length), needed,
+      option_line(options, "max-total-tokens", ""), option_line(options, "context-length", ""),
+      needed * kKvBlockTokens, std::max<Tokens>(1, fit.kv_blocks * kKvBlockTokens));
+}
+
+// What an option gives for KV is less than one request needs.
+std::string rule_too_small(const PlanProblem& problem, const OptionSet& options, const Fit& fit,
+                           const MemoryWindow& window) {
+  const FitInputs& in = problem.fit;
+  Bytes least = kv_bytes_by_rule(in, in.ranks.front(), fit.step);
+  const RankShape* tightest = &in.ranks.front();
+  for (const RankShape& rank : in.ranks) {
+    const Bytes bytes = kv_bytes_by_rule(in, rank, fit.step);
+    if (bytes / rank_block_bytes(rank) >= least / rank_block_bytes(*tightest)) continue;
+    least = bytes;
+    tightest = &rank;
+  }
+  std::vector<std::string> lines = {fmt::format(
+      "the plan does not fit: KV would get {} on rank {}, and one request of {} tokens needs {}: "
+      "raise it",
+      format_bytes(least), tightest->index, grouped(fit.step.context_length),
+      format_bytes(blocks_of_tokens(fit.step.context_length) * rank_block_bytes(*tightest)))};
+  for (std::string& line : option_lines(problem, options, fit)) lines.push_back(std::move(line));
+  const Bytes needed = neediest_rank(in, fit).bytes;
+  for (std::string& line : remedies(problem, window, needed)) lines.push_back(std::move(line));
+  return join(lines, "\n");
+}
+
+// The ring between the ranks does not grow with what a step holds.
+std::string ring_too_small(const PlanProblem& problem, const Fit& fit, const MemoryWindow& window) {
+  const StepShape& step = fit.step;
+  std::vector<std::string> lines = {fmt::format(
+      "the plan does not fit: a step of {} tokens, {} requests and {} KV blocks (one request of {} "
+      "tokens) takes {} in the ring between {} ranks, which has {}",
+      step.step_tokens_max, step.max_running_requests, blocks_of_tokens(step.context_length),
+      grouped(step.context_length),
+      format_exact_bytes(kRingLengthBytes +
+                         step_message_bytes(step.step_tokens_max, step.max_running_requests,
+                                            blocks_of_tokens(step.context_length),
+                                            step.logit_rows_max)),
+      problem.fit.tp, format_exact_bytes(kStepRingBytesDefault))};
+  const Bytes needed = neediest_rank(problem.fit, fit).bytes;
+  for (std::string& line : remedies(problem, window, needed)) lines.push_back(std::move(line));
+  return join(lines, "\n");
+}
+
+}  // namespace
+
+std::string cpu_refusal(const PlanQuestion& question, const PlanProblem& problem,
+                        const MemoryWindow& window) {
+  const FitInputs& in = problem.fit;
+  const OptionSet& options = question.options;
+  const Fit fit = least_fit(in);
+  const Blocks one = blocks_of_tokens(fit.step.context_length);
+  if (step_blocks_max(in, fit.step) < one) return ring_too_small(problem, fit, window);
+  if (!fit.holds_one && in.rule != KvRule::demand) {
+    return rule_too_small(problem, options, fit, window);
+  }
+  if (fit.kv_blocks < one) return total_too_small(options, fit);
+  const NeediestRank neediest = neediest_rank(in, fit);
+  const RankShape& rank = in.ranks[neediest.index];
+  std::vector<PlanRow> rows = ledger_rows(in, rank, fit.step);
+  rows.push_back(kv_row(in, rank, fit.kv_blocks, problem.kv_type));
+  const PlanRow& binding =
+      *std::max_element(rows.begin(), rows.end(),
+                        [](const PlanRow& a, const PlanRow& b) { return a.bytes < b.bytes; });
+  std::vector<std::string> lines = {
+      fmt::format("the plan does not fit: rank {} needs at least {}, and its budget is {} ({})",
+                  rank.index, format_bytes(neediest.bytes), format_bytes(rank.budget),
+                  problem.budget.source),
+      fmt::format("  {} = {}", sum_text(rows), format_bytes(neediest.bytes)),
+      fmt::format("  KV is for {}",
+                  in.max_total_tokens
+                      ? fmt::format("{} tokens", grouped(*in.max_total_tokens))
+                      : fmt::format("one request of {} tokens", grouped(fit.step.context_length))),
+      fmt::format("  binding: {}, {} ({})", term_name(binding.term), format_bytes(binding.bytes),
+                  binding.formula),
+      "Options that take part:"};
+  for (std::string& line : option_lines(problem, options, fit)) lines.push_back(std::move(line));
+  for (std::string& line : remedies(problem, window, neediest.bytes)) {
+    lines.push_back(std::move(line));
+  }
+  return join(lines, "\n");
+}
+
+}  // namespace plimsoll

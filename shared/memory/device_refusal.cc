@@ -1,0 +1,330 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "shared/base/text.h"
+#include "shared/memory/memory_window.h"
+#include "shared/memory/plan_refusal.h"
+#include "shared/memory/rank_ledger.h"
+#include "shared/memory/window_text.h"
+#include "shared/options/option_value.h"
+
+namespace plimsoll {
+namespace {
+
+struct RuleName {
+  KvRule rule;
+  const char* option;
+};
+constexpr RuleName kRules[] = {{KvRule::static_fraction, "mem-fraction-static"},
+                               {KvRule::utilization, "gpu-memory-utilization"},
+                               {KvRule::bytes, "kv-cache-bytes"},
+                               {KvRule::demand, "max-total-tokens"}};
+
+const char* option_of(KvRule rule) {
+  return std::ranges::find(kRules, rule, &RuleName::rule)->option;
+}
+
+class Refusal {
+ public:
+  Refusal(const PlanQuestion& question, const PlanProblem& problem, const MemoryWindow& window)
+      : question_(question),
+        problem_(problem),
+        in_(problem.fit),
+        window_(window),
+        least_(least_fit(problem.fit)),
+        fit_(decide_fit(problem.fit)) {}
+
+  std::string text() {
+    Fit bare = least_;
+    bare.kv_blocks = 0;
+    if (neediest_rank(in_, bare).missing > 0) {
+      no_room_for_rows(bare);
+    } else if (in_.rule == KvRule::demand) {
+      no_room_for_kv();
+    } else if (!can_start()) {
+      held_by_others();
+    } else if (!fit_.holds_one) {
+      too_small();
+    } else {
+      too_large();
+    }
+    neighbours();
+    figures();
+    windows();
+    changes();
+    return join(lines_, "\n");
+  }
+
+ private:
+  std::string value_of(std::string_view option) const {
+    return option_text(question_.options.values, *find_option(option));
+  }
+  std::string rule_text() const {
+    return fmt::format("{} {}", option_of(in_.rule), value_of(option_of(in_.rule)));
+  }
+  std::string context_text() const { return grouped(least_.step.context_length); }
+  Blocks one_request() const { return blocks_of_tokens(least_.step.context_length); }
+  std::string rank_name(const RankShape& rank) const {
+    const std::string name = in_.ranks.size() == 1 && problem_.case_of.size() > 1
+                                 ? fmt::format("each of {} ranks", problem_.case_of.size())
+                                 : fmt::format("rank {}", rank.index);
+    return fmt::format("{} ({})", name, rank.device->name);
+  }
+
+  void binding(const RankShape& rank, const std::vector<PlanRow>& rows) {
+    const PlanRow& row = *std::ranges::max_element(rows, {}, &PlanRow::bytes);
+    lines_.push_back(fmt::format("  binding: {}, {} on {} ({}: {})", term_name(row.term),
+                                 format_bytes(row.bytes), rank_name(rank), trust_name(row.trust),
+                                 row.formula));
+  }
+
+  // What to do with the option, unless no value of it works.
+  std::string direction(std::string_view word) const {
+    const OptionWindow* own = window_.find(option_of(in_.rule));
+    if (own == nullptr || !own->is_empty) return fmt::format("{} it", word);
+    return fmt::format("no value of {} works", option_of(in_.rule));
+  }
+
+  // Whoever holds memory of a device that a rank needs.
+  void neighbours() {
+    for (std::size_t i = 0; i < problem_.case_of.size(); ++i) {
+      const Device& device = problem_.devices[i];
+      for (const DeviceProcess& process : device.processes) {
+        lines_.push_back(fmt::format(
+            "  process {} holds {} of device {}{}{}", process.pid,
+            process.bytes ? format_bytes(*process.bytes) : "memory that the driver does not tell",
+            i, process.user.empty() ? "" : ", user " + process.user,
+            process.command.empty() ? "" : ": " + process.command));
+      }
+    }
+  }
+
+  // The whole sum of a rank against its budget.
+  void sum(const RankShape& rank, const Fit& fit) {
+    std::vector<PlanRow> rows = ledger_rows(in_, rank, fit.step);
+    if (fit.kv_blocks > 0) rows.push_back(kv_row(in_, rank, fit.kv_blocks, problem_.kv_type));
+    const Bytes needed = rank_bytes(in_, rank, fit);
+    lines_.push_back(fmt::format("  {} = {}", sum_text(rows), format_bytes(needed)));
+    lines_.push_back(fmt::format("  {} - {} = {} missing", format_bytes(needed),
+                                 format_bytes(rank.budget), format_bytes(needed - rank.budget)));
+    binding(rank, rows);
+  }
+
+  void no_room_for_rows(const Fit& bare) {
+    const NeediestRank neediest = neediest_rank(in_, bare);
+    const RankShape& rank = in_.ranks[neediest.index];
+    lines_.push_back(fmt::format(
+        "the plan does not fit: {} needs {} without any KV, and {} is there ({})", rank_name(rank),
+        format_bytes(neediest.bytes), format_bytes(rank.budget), budget_source(neediest.index)));
+    sum(rank, bare);
+  }
+
+  void no_room_for_kv() {
+    const NeediestRank neediest = neediest_rank(in_, least_);
+    const RankShape& rank = in_.ranks[neediest.index];
+    if (!least_.holds_one && in_.max_total_tokens) {
+      lines_.push_back(fmt::format(
+          "the plan does not fit: max-total-tokens {} is less than one request of {} tokens; raise "
+          "it, or lower context-length",
+          grouped(*in_.max_total_tokens), context_text()));
+      return;
+    }
+    lines_.push_back(fmt::format(
+        "the plan does not fit: {} needs at least {} with KV for {}, and {} is there ({})",
+        rank_name(rank), format_bytes(neediest.bytes),
+        in_.max_total_tokens ? fmt::format("{} tokens", grouped(*in_.max_total_tokens))
+                             : fmt::format("one request of {} tokens", context_text()),
+        format_bytes(rank.budget), budget_source(neediest.index)));
+    sum(rank, least_);
+  }
+
+  std::string budget_source(std::size_t index) const { return problem_.budget_sources[index]; }
+
+  bool can_start() const {
+    if (in_.rule != KvRule::utilization) return true;
+    return std::ranges::all_of(in_.ranks, [&](const RankShape& rank) {
+      return share_of_bytes_up(rank.device->memory_total, in_.fraction) <= in_.free_at_start;
+    });
+  }
+
+  void held_by_others() {
+    const RankShape& rank = in_.ranks.front();
+    const Bytes total = rank.device->memory_total;
+    const Bytes wanted = share_of_bytes_up(total, in_.fraction);
+    lines_.push_back(fmt::format(
+        "the plan does not fit: {} claims {} of {}, and {} are free when a worker starts; lower "
+        "it, or free memory",
+        rule_text(), format_bytes(wanted), rank_name(rank), format_bytes(in_.free_at_start)));
+    lines_.push_back(fmt::format("  {} x {} = {} > {}", format_bytes(total),
+                                 value_of(option_of(in_.rule)), format_bytes(wanted),
+                                 format_bytes(in_.free_at_start)));
+  }
+
+  // The rank that gets least, and how much.
+  std::pair<const RankShape*, Bytes> least_kv() const {
+    const RankShape* tightest = &in_.ranks.front();
+    Bytes least = kv_bytes_by_rule(in_, *tightest, fit_.step);
+    for (const RankShape& rank : in_.ranks) {
+      const Bytes bytes = kv_bytes_by_rule(in_, rank, fit_.step);
+      if (bytes < least) {
+        least = bytes;
+        tightest = &rank;
+      }
+    }
+    return {tightest, least};
+  }
+
+  void too_small() {
+    const auto [rank, kv] = least_kv();
+    lines_.push_back(
+        kv < 0 ? fmt::format("the plan does not fit: {} leaves {} for KV on {}; {}", rule_text(),
+                             format_bytes(kv), rank_name(*rank), direction("raise"))
+               : fmt::format("the plan does not fit: {} leaves {} for KV on {}, and one request of "
+                             "{} tokens needs {}; {}",
+                             rule_text(), format_bytes(kv), rank_name(*rank), context_text(),
+                             format_bytes(one_request() * rank_block_bytes(*rank)),
+                             direction("raise")));
+    arithmetic(*rank, kv);
+    std::vector<PlanRow> rows = ledger_rows(in_, *rank, fit_.step);
+    std::erase_if(rows, [&](const PlanRow& row) {
+      return in_.rule == KvRule::static_fraction && term_phase(row.term) != Phase::load;
+    });
+    if (!rows.empty() && in_.rule != KvRule::bytes) binding(*rank, rows);
+  }
+
+  void arithmetic(const RankShape& rank, Bytes kv) {
+    const TermBytes bytes = ledger_bytes(in_, rank, fit_.step);
+    if (in_.rule == KvRule::static_fraction) {
+      const Bytes base = in_.free_before_weights;
+      lines_.push_back("  kv = free after weights - free before weights x (1 - fraction)");
+      lines_.push_back(fmt::format("     = {} - {} x (1 - {}) = {}",
+                                   format_bytes(base - static_bytes(bytes)), format_bytes(base),
+                                   value_of("mem-fraction-static"), format_bytes(kv)));
+    } else if (in_.rule == KvRule::utilization) {
+      const Bytes taken = bytes.sum() - start_bytes(bytes) - bytes[Term::margin];
+      lines_.push_back("  kv = device total x utilization - what a worker takes after its start");
+      lines_.push_back(
+          fmt::format("     = {} x {} - {} = {}", format_bytes(rank.device->memory_total),
+                      value_of("gpu-memory-utilization"), format_bytes(taken), format_bytes(kv)));
+    }
+  }
+
+  void too_large() {
+    const NeediestRank neediest = neediest_rank(in_, fit_);
+    const RankShape& rank = in_.ranks[neediest.index];
+    lines_.push_back(fmt::format(
+        "the plan does not fit: {} gives KV {} on {}, and then {} are needed of {} ({}); {}",
+        rule_text(), format_bytes(fit_.kv_blocks * rank_block_bytes(rank)), rank_name(rank),
+        format_bytes(neediest.bytes), format_bytes(rank.budget), budget_source(neediest.index),
+        direction("lower")));
+    arithmetic(rank, kv_bytes_by_rule(in_, rank, fit_.step));
+    sum(rank, fit_);
+  }
+
+  void figures() {
+    const RankShape& rank = in_.ranks.front();
+    lines_.push_back("Figures:");
+    lines_.push_back(fmt::format("  free before weights = {} ({}: {})",
+                                 format_bytes(in_.free_before_weights),
+                                 trust_name(problem_.free_trust), budget_source(0)));
+    for (const PlanRow& row : ledger_rows(in_, rank, least_.step)) {
+      if (term_phase(row.term) != Phase::load) continue;
+      lines_.push_back(fmt::format("  {} = {} ({}: {})", term_name(row.term),
+                                   format_bytes(row.bytes), trust_name(row.trust), row.formula));
+    }
+    lines_.push_back(fmt::format("  KV = {} B a token and rank ({}, {})",
+                                 grouped(rank.kv_token_bytes), kv_type_name(problem_.kv_type),
+                                 problem_.kv_copies > 1.5
+                                     ? fmt::format("on {:.0f} ranks the same", problem_.kv_copies)
+                                     : "each KV head on one rank"));
+    const OptionSet& options = question_.options;
+    if (in_.rule != KvRule::demand) lines_.push_back(option_line(options, option_of(in_.rule), ""));
+    lines_.push_back(
+        option_line(options, "context-length",
+                    in_.context_length ? "" : ", lowered to " + context_text() + " tokens"));
+    lines_.push_back(option_line(options, "max-running-requests", ""));
+    if (in_.max_total_tokens) lines_.push_back(option_line(options, "max-total-tokens", ""));
+    lines_.push_back(option_line(options, "tp", ""));
+  }
+
+  void windows() {
+    const OptionWindow* own = window_.find(option_of(in_.rule));
+    if (own != nullptr && in_.rule != KvRule::demand) {
+      for (std::string& line : window_lines(*own)) lines_.push_back("  " + std::move(line));
+      if (window_.fraction_of_any_kv) any_kv();
+    }
+    const std::optional<AutoChoice> choice = find_auto_choice(in_);
+    if (!choice || in_.rule == KvRule::demand) return;
+    lines_.push_back(fmt::format(
+        "  auto would choose KV of {} ({} tokens, context {}){}", format_bytes(choice->kv_bytes),
+        grouped(choice->kv_tokens), grouped(choice->context_length),
+        choice->fraction ? ": mem-fraction-static " + format_fraction(*choice->fraction) : ""));
+  }
+
+  void any_kv() {
+    const Millionths fraction = *window_.fraction_of_any_kv;
+    FitInputs at = in_;
+    at.fraction = fraction;
+    Tokens tokens = -1;
+    for (const RankShape& rank : in_.ranks) {
+      const Tokens own = kv_bytes_by_rule(at, rank, least_.step) / rank.kv_token_bytes;
+      tokens = tokens < 0 ? own : std::min(tokens, own);
+    }
+    lines_.push_back(
+        fmt::format("  {} is the smallest mem-fraction-static that leaves KV anything ({} tokens)",
+                    format_fraction(fraction), grouped(tokens)));
+  }
+
+  void changes() {
+    std::vector<std::string> would_work;
+    for (const std::string_view name :
+         {"mem-fraction-static", "gpu-memory-utilization", "kv-cache-bytes"}) {
+      const OptionWindow* open = window_.open(name);
+      const bool is_own = in_.rule != KvRule::demand && name == option_of(in_.rule);
+      if (open == nullptr || (in_.rule == KvRule::demand && !is_own)) continue;
+      if (!is_own && name == "gpu-memory-utilization") continue;  // one fraction is enough
+      would_work.push_back(fmt::format("  --{} {}", name, window_range(*open)));
+    }
+    if (in_.rule != KvRule::demand && find_auto_choice(in_)) {
+      would_work.push_back(
+          fmt::format("  no --{}: KV is then sized by demand", option_of(in_.rule)));
+    }
+    if (in_.max_total_tokens) {
+      if (const OptionWindow* open = window_.open("max-total-tokens")) {
+        would_work.push_back(fmt::format("  --max-total-tokens {}", window_range(*open)));
+      }
+    }
+    for (std::string& line : find_changes(question_, problem_, window_)) {
+      would_work.push_back(std::move(line));
+    }
+    if (would_work.empty()) {
+      lines_.push_back(
+          "No one option makes it fit: use more or larger devices (--tp), or a smaller model.");
+      return;
+    }
+    lines_.push_back(would_work.size() == 1 ? "What would work:"
+                                            : "Each of these alone would work:");
+    for (std::string& line : would_work) lines_.push_back(std::move(line));
+  }
+
+  const PlanQuestion& question_;
+  const PlanProblem& problem_;
+  const FitInputs& in_;
+  const MemoryWindow& window_;
+  Fit least_;
+  Fit fit_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+std::string device_refusal(const PlanQuestion& question, const PlanProblem& problem,
+                           const MemoryWindow& window) {
+  return Refusal(question, problem, window).text();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,302 @@
+#include "shared/memory/plan_problem.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "shared/memory/device_budget.h"
+#include "shared/memory/rank_ledger.h"
+#include "shared/model/weight_share.h"
+#include "shared/options/assumption.h"
+
+namespace plimsoll {
+namespace {
+
+Status check_options(const ModelSpec& model, const Options& options) {
+  if (options.context_length && *options.context_length > model.context_length) {
+    return invalid(
+        fmt::format("context-length: {} is more than the {} tokens that this model was "
+                    "trained for",
+                    grouped(*options.context_length), grouped(model.context_length)));
+  }
+  if (options.mem_fraction_static && options.gpu_memory_utilization) {
+    return invalid(
+        "mem-fraction-static and gpu-memory-utilization both size KV, each of another total; give "
+        "one");
+  }
+  return {};
+}
+
+Status check_cpu(const ModelSpec& model, const Options& options) {
+  if (options.kv_cache_dtype != "auto" && options.kv_cache_dtype != "f16") {
+    return invalid(
+        fmt::format("kv-cache-dtype: CPU ranks keep keys and values as f16, not {}; leave it auto",
+                    options.kv_cache_dtype));
+  }
+  if (options.ep > 1) return invalid("ep: CPU ranks do not divide experts; leave it 1");
+  if (!options.draft_model.empty()) {
+    return invalid("draft-model: CPU ranks do not use a draft model; leave it empty");
+  }
+  if (options.cuda_graph_max_bs.value_or(0) > 0) {
+    return invalid("cuda-graph-max-bs: CPU ranks capture no graphs; leave it auto");
+  }
+  if (!model.weights.all().empty()) return {};
+  return invalid(
+      "CPU ranks load GGUF files; this model can be planned for GPUs (--devices simulated:SIZE, or "
+      "--machine FILE)");
+}
+
+Status check_devices(const Machine& machine, const Options& options) {
+  const std::int64_t ranks = options.tp * options.dp;
+  if (ranks > std::ssize(machine.devices)) {
+    return invalid(
+        fmt::format("tp {} x dp {} are {} ranks, each on a device of its own, and there "
+                    "{} {}; lower tp or dp",
+                    options.tp, options.dp, ranks, machine.devices.size() == 1 ? "is" : "are",
+                    machine.devices.size()));
+  }
+  if (ranks % options.ep != 0) {
+    return invalid(
+        fmt::format("ep: {} ranks are no whole number of groups of {}", ranks, options.ep));
+  }
+  return {};
+}
+
+std::optional<Term> term_of(std::string_view name) {
+  for (std::size_t i = 0; i < kTermCount; ++i) {
+    if (name == term_name(static_cast<Term>(i))) return static_cast<Term>(i);
+  }
+  return std::nullopt;
+}
+
+// Figures beside the terms' own.
+struct Assumed {
+  std::optional<Bytes> free;
+  std::optional<Bytes> total;
+  std::optional<Bytes> kv_token;
+  std::optional<Bytes> draft_kv_token;
+};
+
+// What is assumed wins over what was learned.
+Result<Assumed> take_figures(const Machine& machine, const Options& options,
+                             std::vector<Override>& overrides) {
+  Assumed assumed;
+  for (const Assumption& one : TRY(parse_assumptions(options.assume))) {
+    if (one.term == "free") assumed.free = one.bytes;
+    if (one.term == "total") assumed.total = one.bytes;
+    if (one.term == "kv-token") assumed.kv_token = one.bytes;
+    if (one.term == "draft-kv-token") assumed.draft_kv_token = one.bytes;
+    const std::optional<Term> term = term_of(one.term);
+    if (term) overrides.push_back({*term, one.bytes, Trust::assumed, "by --assume"});
+  }
+  for (const LearnedTerm& learned : machine.learned) {
+    const std::optional<Term> term = term_of(learned.term);
+    if (!term || *term == Term::kv) continue;
+    const bool is_taken = std::ranges::any_of(
+        overrides, [&](const Override& figure) { return figure.term == *term; });
+    if (is_taken) continue;
+    overrides.push_back({*term, learned.bytes, Trust::learned,
+                         fmt::format("measured before, in {}", learned.from)});
+  }
+  return assumed;
+}
+
+void take_kv_rule(const Options& options, FitInputs& fit) {
+  if (options.kv_cache_bytes) {
+    fit.rule = KvRule::bytes;
+    fit.kv_bytes = *options.kv_cache_bytes;
+  } else if (options.mem_fraction_static) {
+    fit.rule = KvRule::static_fraction;
+    fit.fraction = *options.mem_fraction_static;
+  } else if (options.gpu_memory_utilization) {
+    fit.rule = KvRule::utilization;
+    fit.fraction = *options.gpu_memory_utilization;
+  }
+}
+
+// --- CPU ranks -------------------------------------------------------------------------------
+
+Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Options& options,
+                     const Assumed& assumed, PlanProblem& problem) {
+  problem.budget = decide_budget(machine, options);
+  Bytes budget = problem.budget.per_rank;
+  const bool by_rule = problem.fit.rule != KvRule::demand && !options.device_memory;
+  if (by_rule) {  // whoever says how much does not want half of it
+    budget = problem.budget.per_rank_max;
+    problem.budget.per_rank = budget;
+    problem.budget.source = problem.budget.available_source;
+  }
+  for (const RankShard& shard : problem.shards.ranks) {
+    const bool is_leader = problem.fit.ranks.empty();
+    problem.fit.ranks.push_back({.shard = shard,
+                                 .weights = rank_weights(model, shard).bytes(),
+                                 .threads = problem.places.front().threads,
+                                 .leader = is_leader,
+                                 .index = std::ssize(problem.fit.ranks),
+                                 .budget = budget,
+                                 .kv_token_bytes = assumed.kv_token.value_or(
+                                     kv_token_bytes(model, shard, problem.kv_type))});
+  }
+  const std::size_t ranks = problem.places.size();
+  for (std::size_t i = 0; i < ranks; ++i) problem.case_of.push_back(i % problem.fit.ranks.size());
+  problem.fit.free_before_weights = assumed.free.value_or(budget);
+  problem.fit.free_at_start = problem.fit.free_before_weights;
+  return {};
+}
+
+// --- ranks on devices ------------------------------------------------------------------------
+
+bool same_device(const Device& a, const Device& b) {
+  return a.memory_total == b.memory_total && a.memory_free == b.memory_free &&
+         a.free_before_weights == b.free_before_weights && a.compute_major == b.compute_major &&
+         a.compute_minor == b.compute_minor && a.multiprocessors == b.multiprocessors &&
+         a.bar1 == b.bar1 && a.context == b.context && a.is_unified == b.is_unified;
+}
+
+bool same_case(const RankShape& a, const RankShape& b) {
+  return a.weights == b.weights && a.replicated == b.replicated && a.absorbed == b.absorbed &&
+         a.vision == b.vision && a.draft == b.draft && a.kv_token_bytes == b.kv_token_bytes &&
+         a.shard.heads.size() == b.shard.heads.size() &&
+         a.shard.kv_heads.size() == b.shard.kv_heads.size() &&
+         a.shard.ffn.size() == b.shard.ffn.size() &&
+         a.shard.expert_ffn.size() == b.shard.expert_ffn.size() &&
+         a.shard.shared_ffn.size() == b.shard.shared_ffn.size() &&
+         same_device(*a.device, *b.device);
+}
+
+// What a rank of the replica holds of the model, whatever its device.
+std::vector<RankShape> replica_shapes(const ModelSpec& model, const ShardPlan& shards,
+                                      KvType kv_type, const Assumed& assumed) {
+  std::vector<RankShape> shapes;
+  for (std::size_t rank = 0; rank < shards.ranks.size(); ++rank) {
+    const RankShare share = rank_share(model, shards, rank, WeightPlacement{});
+    RankShape shape;
+    shape.shard = shards.ranks[rank];
+    shape.vision = share.part(WeightPart::vision) + share.part(WeightPart::projector);
+    shape.absorbed = share.absorbed;
+    shape.weights = share.total() - share.absorbed - shape.vision;
+    shape.replicated = share.replicated() - shape.vision;
+    if (shards.ranks.size() == 1) shape.replicated = 0;
+    shape.leader = rank == 0;
+    shape.kv_token_bytes = assumed.kv_token.value_or(kv_token_bytes(model, shape.shard, kv_type));
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+// The draft model is divided over as many ranks as it has heads for.
+Status add_draft(const ModelSpec& draft, const Options& options, KvType kv_type,
+                 const Assumed& assumed, std::vector<RankShape>& shapes) {
+  const ShardPlan shards =
+      TRY_CONTEXT("draft-model: ", plan_shards(draft, std::min(options.tp, draft.heads)));
+  for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
+    const std::size_t own = rank % shards.ranks.size();
+    shapes[rank].draft = rank_share(draft, shards, own, WeightPlacement{}).total();
+    shapes[rank].kv_token_bytes +=
+        assumed.draft_kv_token.value_or(kv_token_bytes(draft, shards.ranks[own], kv_type));
+  }
+  return {};
+}
+
+void group_ranks(const std::vector<RankShape>& shapes, std::int64_t ranks, PlanProblem& problem) {
+  std::vector<RankShape>& cases = problem.fit.ranks;
+  for (std::int64_t i = 0; i < ranks; ++i) {
+    RankShape shape = shapes[static_cast<std::size_t>(i) % shapes.size()];
+    shape.index = i;
+    shape.device = &problem.devices[static_cast<std::size_t>(i)];
+    const auto found = std::ranges::find_if(
+        cases, [&](const RankShape& other) { return same_case(shape, other); });
+    problem.case_of.push_back(static_cast<std::size_t>(found - cases.begin()));
+    if (found == cases.end()) cases.push_back(shape);
+  }
+}
+
+void set_budgets(const Options& options, const Assumed& assumed, PlanProblem& problem) {
+  FitInputs& fit = problem.fit;
+  fit.free_before_weights = std::numeric_limits<Bytes>::max();
+  for (RankShape& rank : fit.ranks) {
+    const Bytes start = start_bytes(ledger_bytes(fit, rank, step_shape(fit, 1, 1)));
+    const DeviceBudget budget = decide_device_budget(*rank.device, start, assumed.free, options);
+    rank.budget = budget.limit;
+    fit.free_before_weights = std::min(fit.free_before_weights, budget.free_before_weights);
+    problem.free_before_weights.push_back(budget.free_before_weights);
+    problem.budget_sources.push_back(budget.source);
+    problem.free_trust = budget.trust;
+  }
+  fit.free_at_start = fit.free_before_weights;
+}
+
+Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Options& options,
+                        const ModelSpec* draft, const Assumed& assumed, PlanProblem& problem) {
+  TRY(check_devices(machine, options));
+  std::vector<RankShape> shapes = replica_shapes(model, problem.shards, problem.kv_type, assumed);
+  if (draft != nullptr) {
+    TRY(add_draft(*draft, options, problem.kv_type, assumed, shapes));
+  } else if (assumed.draft_kv_token) {
+    for (RankShape& shape : shapes) shape.kv_token_bytes += *assumed.draft_kv_token;
+  }
+  FitInputs& fit = problem.fit;
+  fit.on_devices = true;
+  fit.setting = {.tp = options.tp,
+                 .ep = options.ep,
+                 .ep_dispatch_tokens = options.ep_dispatch_tokens,
+                 .link = machine.link};
+  problem.devices = machine.devices;
+  if (assumed.total) {
+    for (Device& device : problem.devices) device.memory_total = *assumed.total;
+  }
+  group_ranks(shapes, options.tp * options.dp, problem);
+  Bytes smallest = std::numeric_limits<Bytes>::max();
+  for (const RankShape& rank : fit.ranks) {
+    smallest = std::min(smallest, rank.device->memory_total);
+  }
+  fit.requests_default = kRunningRequestsDefaultDevice;
+  fit.step_tokens_default = default_step_tokens(smallest);
+  fit.graph_batch_default = default_graph_batch(smallest, options.tp);
+  fit.cuda_graph_max_bs = options.cuda_graph_max_bs;
+  set_budgets(options, assumed, problem);
+  return {};
+}
+
+Result<KvType> kv_type_of(const Options& options, bool on_devices) {
+  if (options.kv_cache_dtype == "auto") return on_devices ? KvType::bf16 : KvType::f16;
+  const std::optional<KvType> type = kv_type_from_name(options.kv_cache_dtype);
+  if (type) return *type;
+  return invalid(
+      fmt::format("kv-cache-dtype: '{}' is no type of keys and values", options.kv_cache_dtype));
+}
+
+}  // namespace
+
+Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
+                                 const Options& options, const ModelSpec* draft) {
+  const bool on_devices = !machine.devices.empty();
+  TRY(check_options(model, options));
+  if (!on_devices) TRY(check_cpu(model, options));
+  PlanProblem problem;
+  problem.shards = TRY(plan_shards(model, options.tp));
+  problem.places = place_ranks(machine, options.tp * options.dp, options.threads);
+  problem.kv_type = TRY(kv_type_of(options, on_devices));
+  problem.kv_copies = kv_copies(model, problem.shards);
+  FitInputs& fit = problem.fit;
+  fit.model = &model;
+  fit.tp = options.tp;
+  fit.context_length = options.context_length;
+  fit.max_total_tokens = options.max_total_tokens;
+  fit.max_running_requests = options.max_running_requests;
+  fit.chunked_prefill_size = options.chunked_prefill_size;
+  take_kv_rule(options, fit);
+  const Assumed assumed = TRY(take_figures(machine, options, fit.overrides));
+  if (on_devices) {
+    TRY(add_device_ranks(machine, model, options, draft, assumed, problem));
+  } else {
+    TRY(add_cpu_ranks(machine, model, options, assumed, problem));
+  }
+  return problem;
+}
+
+}  // namespace plimsoll

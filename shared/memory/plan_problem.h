@@ -1,0 +1,39 @@
+// PlanProblem: machine, model and options brought together: what is then only to be decided.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shared/base/result.h"
+#include "shared/machine/machine.h"
+#include "shared/memory/memory_budget.h"
+#include "shared/memory/memory_fit.h"
+#include "shared/memory/rank_placement.h"
+#include "shared/model/kv_shape.h"
+#include "shared/model/model_spec.h"
+#include "shared/model/shard_plan.h"
+#include "shared/options/options.h"
+
+namespace plimsoll {
+
+struct PlanProblem {
+  std::vector<Device> devices;  // that fit.ranks point to, with what is assumed of them
+  FitInputs fit;
+  MemoryBudget budget;                // of CPU ranks
+  std::vector<RankPlacement> places;  // replica by replica
+  ShardPlan shards;
+  std::vector<std::size_t> case_of;  // of each rank, in fit.ranks
+  KvType kv_type = KvType::f16;
+  double kv_copies = 1;
+  // Of ranks on devices, by case.
+  std::vector<Bytes> free_before_weights;
+  std::vector<std::string> budget_sources;
+  Trust free_trust = Trust::computed;
+};
+
+// REQUIRES: machine, model and draft outlive the result. Errors: Code::invalid: options that
+// contradict each other, the model or the machine.
+Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
+                                 const Options& options, const ModelSpec* draft);
+
+}  // namespace plimsoll

@@ -1,0 +1,38 @@
+#include "shared/memory/model_input.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temp_folder.h"
+#include "tests/support/tiny_model.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(ModelInput, ReadsTheModelAndItsDraftForDevices) {
+  TempFolder folder;
+  const auto file = write_tiny_model({}, folder.path());
+  ASSERT_TRUE(file);
+  Options options;
+  options.model = file->string();
+  options.draft_model = file->string();
+  Machine machine;
+  const auto on_cpu = read_plan_models(options, machine);
+  ASSERT_TRUE(on_cpu) << on_cpu.error().message;
+  EXPECT_EQ(on_cpu->draft_or_null(), nullptr);
+  machine.devices.resize(1);
+  const auto on_devices = read_plan_models(options, machine);
+  ASSERT_TRUE(on_devices) << on_devices.error().message;
+  ASSERT_NE(on_devices->draft_or_null(), nullptr);
+  EXPECT_EQ(on_devices->draft_or_null()->layers, on_devices->model.layers);
+}
+
+TEST(ModelInput, SaysWhichFileIsMissing) {
+  Options options;
+  options.model = "/no/such/model.gguf";
+  const auto models = read_plan_models(options, {});
+  ASSERT_FALSE(models);
+  EXPECT_NE(models.error().message.find("/no/such/model.gguf"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll

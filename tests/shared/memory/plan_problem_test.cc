@@ -1,0 +1,80 @@
+#include "shared/memory/plan_problem.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/model_specs.h"
+#include "tests/support/plan_cases.h"
+#include "tests/support/plan_golden.h"
+
+namespace plimsoll {
+namespace {
+
+Machine gpus(std::vector<Bytes> sizes) {
+  Machine machine = test_machine(64 * kGiB);
+  for (const Bytes size : sizes) {
+    Device device;
+    device.memory_total = device.memory_free = size;
+    machine.devices.push_back(device);
+  }
+  return machine;
+}
+
+std::string mistake(const Machine& machine, const ModelSpec& model,
+                    std::vector<std::string> flags) {
+  const OptionSet options = test_options(std::move(flags));
+  const Result<PlanProblem> problem = make_problem(machine, model, options.values, nullptr);
+  EXPECT_FALSE(problem);
+  return problem ? "" : problem.error().message;
+}
+
+TEST(PlanProblem, EqualRanksOnEqualDevicesAreOneCase) {
+  const ModelSpec model = *golden_model("llama-70b");
+  const Machine machine = gpus(std::vector<Bytes>(16, 80 * kGiB));
+  const OptionSet options = test_options({"--tp=8", "--dp=2"});
+  const Result<PlanProblem> problem = make_problem(machine, model, options.values, nullptr);
+  ASSERT_TRUE(problem) << problem.error().message;
+  EXPECT_EQ(problem->fit.ranks.size(), 1U);
+  EXPECT_EQ(problem->case_of.size(), 16U);
+}
+
+TEST(PlanProblem, UnevenDevicesAreCasesOfTheirOwnAndTheLeastFreeIsTheBase) {
+  const ModelSpec model = *golden_model("llama-8b");
+  const Machine machine = gpus({16 * kGiB, 24 * kGiB, 16 * kGiB, 24 * kGiB});
+  const OptionSet options = test_options({"--tp=4"});
+  const Result<PlanProblem> problem = make_problem(machine, model, options.values, nullptr);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->case_of, (std::vector<std::size_t>{0, 1, 0, 1}));
+  EXPECT_LT(problem->fit.free_before_weights, 16 * kGiB);
+}
+
+TEST(PlanProblem, ADraftModelAddsWeightsAndKv) {
+  const ModelSpec model = *golden_model("llama-70b");
+  const ModelSpec draft = make_llama_spec(smollm2_shape());
+  const Machine machine = gpus({80 * kGiB, 80 * kGiB});
+  const OptionSet options = test_options({"--tp=2"});
+  const auto alone = make_problem(machine, model, options.values, nullptr);
+  const auto both = make_problem(machine, model, options.values, &draft);
+  ASSERT_TRUE(alone && both);
+  EXPECT_GT(both->fit.ranks[0].draft, 0);
+  EXPECT_GT(both->fit.ranks[0].kv_token_bytes, alone->fit.ranks[0].kv_token_bytes);
+}
+
+TEST(PlanProblem, RefusesWhatContradictsTheMachine) {
+  const ModelSpec large = *golden_model("llama-8b");
+  const ModelSpec small = make_llama_spec(smollm2_shape());
+  const Machine cpu = test_machine(4 * kGiB);
+  EXPECT_NE(mistake(cpu, small, {"--kv-cache-dtype=int8"}).find("f16"), std::string::npos);
+  EXPECT_NE(mistake(cpu, small, {"--ep=2"}).find("ep"), std::string::npos);
+  EXPECT_NE(mistake(cpu, small, {"--draft-model=/x.gguf"}).find("draft"), std::string::npos);
+  EXPECT_NE(mistake(cpu, small, {"--cuda-graph-max-bs=8"}).find("graphs"), std::string::npos);
+  EXPECT_NE(mistake(cpu, large, {}).find("GGUF"), std::string::npos);
+  EXPECT_NE(mistake(gpus({80 * kGiB}), large, {"--tp=2"}).find("2 ranks"), std::string::npos);
+  EXPECT_NE(mistake(gpus({80 * kGiB, 80 * kGiB}), large, {"--tp=2", "--ep=3"}).find("groups of 3"),
+            std::string::npos);
+  EXPECT_NE(mistake(cpu, small, {"--mem-fraction-static=0.5", "--gpu-memory-utilization=0.5"})
+                .find("give one"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll
