@@ -18,9 +18,6 @@ constexpr Bytes kHugePage = 2 * kMiB;
 constexpr Bytes kRegionAlignment = 4 * kKiB;
 constexpr Bytes kTakeAlignment = 64;
 
-constexpr std::array kArenaTerms = {Term::weights, Term::tables, Term::activations, Term::workspace,
-                                    Term::logits};
-
 std::size_t size(Bytes bytes) { return static_cast<std::size_t>(bytes); }
 
 }  // namespace

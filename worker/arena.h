@@ -6,6 +6,7 @@
 // zeroed and only when touched; they are left out of core dumps. Memory is never given back.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -39,6 +40,10 @@ class MappedMemory {
   std::span<std::byte> map_;    // as the kernel gave it
   std::span<std::byte> bytes_;  // the aligned part that was asked for
 };
+
+// The rows of a plan that lie in the arena.
+inline constexpr std::array kArenaTerms = {Term::weights, Term::tables, Term::activations,
+                                           Term::workspace, Term::logits};
 
 class Arena {
  public:

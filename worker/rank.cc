@@ -12,9 +12,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array kArenaTerms = {Term::weights, Term::tables, Term::activations, Term::workspace,
-                                    Term::logits};
-
 // Anonymous memory that this process has touched, from /proc/self/status; 0 where it is not told.
 Bytes resident_anonymous_bytes() {
   constexpr std::string_view kLabel = "RssAnon:";

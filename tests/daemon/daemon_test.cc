@@ -7,7 +7,7 @@
 
 #include "shared/base/file.h"
 #include "shared/control/endpoints.h"
-#include "tests/daemon/temp_folder.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 
 namespace plimsoll {

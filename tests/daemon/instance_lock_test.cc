@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "tests/daemon/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace plimsoll {
 namespace {

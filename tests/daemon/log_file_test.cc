@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
-#include "tests/daemon/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace plimsoll {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/daemon/temp_folder.h"
+#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 #include "tools/tiny_model/tiny_model.h"
 

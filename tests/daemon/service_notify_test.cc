@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "shared/base/unique_fd.h"
-#include "tests/daemon/temp_folder.h"
+#include "tests/support/temp_folder.h"
 
 namespace plimsoll {
 namespace {

@@ -38,9 +38,10 @@ ModelSpec make_llama_spec(const LlamaShape& shape) {
   spec.tied_head = shape.tied_head;
   const std::int64_t q = shape.heads * shape.head_dim;
   const std::int64_t kv = shape.kv_heads * shape.head_dim;
-  add(spec, "token_embd.weight", shape.dtype, {shape.vocab, shape.hidden});
+  const DType table = shape.table_dtype.value_or(shape.dtype);
+  add(spec, "token_embd.weight", table, {shape.vocab, shape.hidden});
   add(spec, "output_norm.weight", DType::f32, {shape.hidden});
-  if (!shape.tied_head) add(spec, "output.weight", shape.dtype, {shape.vocab, shape.hidden});
+  if (!shape.tied_head) add(spec, "output.weight", table, {shape.vocab, shape.hidden});
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     const std::string prefix = "blk." + std::to_string(layer) + ".";
     add(spec, prefix + "attn_norm.weight", DType::f32, {shape.hidden});
@@ -51,7 +52,8 @@ ModelSpec make_llama_spec(const LlamaShape& shape) {
     add(spec, prefix + "attn_output.weight", shape.dtype, {shape.hidden, q});
     add(spec, prefix + "ffn_gate.weight", shape.dtype, {shape.ffn, shape.hidden});
     add(spec, prefix + "ffn_up.weight", shape.dtype, {shape.ffn, shape.hidden});
-    add(spec, prefix + "ffn_down.weight", shape.dtype, {shape.hidden, shape.ffn});
+    add(spec, prefix + "ffn_down.weight", shape.down_dtype.value_or(shape.dtype),
+        {shape.hidden, shape.ffn});
   }
   Result<std::vector<WeightGroup>> groups = gguf_groups(spec);
   CHECK(groups.has_value());

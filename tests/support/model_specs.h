@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "shared/model/model_spec.h"
@@ -18,6 +19,8 @@ struct LlamaShape {
   std::int64_t vocab = 256;
   std::int64_t context_length = 8192;
   DType dtype = DType::q8_0;
+  std::optional<DType> table_dtype = {};  // embedding and head; absent: dtype
+  std::optional<DType> down_dtype = {};   // ffn_down; absent: dtype
   bool tied_head = true;
 };
 

@@ -7,11 +7,12 @@
 
 #include <gtest/gtest.h>
 
-#include "shared/model/weight_groups.h"
+#include "tests/support/model_specs.h"
 
 namespace plimsoll {
 namespace {
 
+// SmolLM2's where a test says nothing else.
 struct Shape {
   std::int64_t layers = 30;
   std::int64_t hidden = 576;
@@ -25,44 +26,18 @@ struct Shape {
   bool tied_head = true;
 };
 
-void add_weight(ModelSpec& spec, const std::string& name, DType dtype,
-                std::vector<std::int64_t> shape) {
-  WeightInfo weight{name, dtype, std::move(shape), 0, 0};
-  weight.bytes = stored_bytes(dtype, weight.rows() * weight.cols());
-  EXPECT_TRUE(spec.weights.add(std::move(weight)));
-}
-
 ModelSpec spec_of(const Shape& shape) {
-  ModelSpec spec;
-  spec.layers = shape.layers;
-  spec.hidden = shape.hidden;
-  spec.ffn = shape.ffn;
-  spec.heads = shape.heads;
-  spec.kv_heads = shape.kv_heads;
-  spec.head_dim = shape.head_dim;
-  spec.vocab = shape.vocab;
-  spec.tied_head = shape.tied_head;
-  const std::int64_t q = shape.heads * shape.head_dim;
-  const std::int64_t kv = shape.kv_heads * shape.head_dim;
-  add_weight(spec, "token_embd.weight", DType::q8_0, {shape.vocab, shape.hidden});
-  add_weight(spec, "output_norm.weight", DType::f32, {shape.hidden});
-  if (!shape.tied_head) add_weight(spec, "output.weight", DType::q8_0, {shape.vocab, shape.hidden});
-  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
-    const std::string blk = "blk." + std::to_string(layer) + ".";
-    add_weight(spec, blk + "attn_norm.weight", DType::f32, {shape.hidden});
-    add_weight(spec, blk + "ffn_norm.weight", DType::f32, {shape.hidden});
-    add_weight(spec, blk + "attn_q.weight", shape.type, {q, shape.hidden});
-    add_weight(spec, blk + "attn_k.weight", shape.type, {kv, shape.hidden});
-    add_weight(spec, blk + "attn_v.weight", shape.type, {kv, shape.hidden});
-    add_weight(spec, blk + "attn_output.weight", shape.type, {shape.hidden, q});
-    add_weight(spec, blk + "ffn_gate.weight", shape.type, {shape.ffn, shape.hidden});
-    add_weight(spec, blk + "ffn_up.weight", shape.type, {shape.ffn, shape.hidden});
-    add_weight(spec, blk + "ffn_down.weight", shape.down_type, {shape.hidden, shape.ffn});
-  }
-  auto groups = gguf_groups(spec);
-  EXPECT_TRUE(groups) << groups.error().message;
-  if (groups) spec.groups = std::move(*groups);
-  return spec;
+  return make_llama_spec({.layers = shape.layers,
+                          .hidden = shape.hidden,
+                          .ffn = shape.ffn,
+                          .heads = shape.heads,
+                          .kv_heads = shape.kv_heads,
+                          .head_dim = shape.head_dim,
+                          .vocab = shape.vocab,
+                          .dtype = shape.type,
+                          .table_dtype = DType::q8_0,
+                          .down_dtype = shape.down_type,
+                          .tied_head = shape.tied_head});
 }
 
 // What every plan must keep, whatever the shape.
