@@ -1,6 +1,7 @@
 #include "tools/cli/cli.h"
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <sstream>
 
@@ -317,10 +318,10 @@ TEST_F(Cli, ChatSaysWhyThereIsNoAnswer) {
   ScriptedServer server({{{"HTTP/1.1 503 Service Unavailable\r\nContent-Length: " +
                            std::to_string(body.size()) + "\r\n\r\n" + body},
                           false}});
-  std::string state = "serving";
+  std::atomic<const char*> state = "serving";  // the daemon answers in a thread of its own
   const FakeDaemon daemon(runtime(), [&](const Command&) {
     Json status = serving(server.url(""));
-    status.set("state", state);
+    status.set("state", state.load());
     return Reply{.exit_code = 0, .message = "", .result = status};
   });
   const Done full = run({"chat", "hi"});
