@@ -91,6 +91,7 @@ std::optional<ChildTable::Ended> ChildTable::reap(const ChildId& child) {
 
 std::vector<std::int64_t> ChildTable::pids() const {
   std::vector<std::int64_t> pids;
+  pids.reserve(children_.size());
   for (const auto& [id, child] : children_) pids.push_back(child.process.pid());
   return pids;
 }

@@ -302,11 +302,11 @@ void Supervisor::target_serves(TimePoint now) {
                               failure.message, generation_),
                   result);
   }
-  finish(0, "serving at " + url_, std::move(result));
+  finish(0, "serving at " + url_, result);
 }
 
 // Ends the operation with a Reply to all who wait for it.
-void Supervisor::finish(std::int64_t code, const std::string& message, Json result) {
+void Supervisor::finish(std::int64_t code, const std::string& message, const Json& result) {
   for (const std::string& peer : operation_.waiting) reply(peer, code, message, result);
   operation_ = {};
 }

@@ -102,7 +102,7 @@ class Supervisor {
   void deployment_gone(TimePoint now);
   void target_failed(const Error& error, TimePoint now);
   void target_serves(TimePoint now);
-  void finish(std::int64_t code, const std::string& message, Json result = {});
+  void finish(std::int64_t code, const std::string& message, const Json& result = {});
   void exit(int code);
   void report(TimePoint now);
   void log(LogLevel level, std::string line) { out_.emplace_back(Log{level, std::move(line)}); }

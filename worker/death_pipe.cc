@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr short kGone = POLLHUP | POLLERR | POLLNVAL | POLLRDHUP;
+constexpr int kGone = POLLHUP | POLLERR | POLLNVAL | POLLRDHUP;
 
 void watch_until_gone(int parent_fd, int stop_fd) {
   std::array<pollfd, 2> fds{{{.fd = parent_fd, .events = POLLRDHUP, .revents = 0},

@@ -346,7 +346,7 @@ Result<WorkerArguments> parse_worker_arguments(std::span<const std::string> argu
       "by plimsolld)";
   for (std::size_t i = 0; i < arguments.size(); i += 2) {
     const std::string& name = arguments[i];
-    if (i + 1 == arguments.size()) return invalid(name + " needs a value" + usage);
+    if (i + 1 == arguments.size()) return invalid(fmt::format("{} needs a value{}", name, usage));
     const std::string& value = arguments[i + 1];
     if (name == "--control") {
       result.control = value;

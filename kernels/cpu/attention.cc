@@ -117,7 +117,7 @@ class AttentionRun {
   void store(int thread) const;
   void store_token(const SequenceRows& rows, std::int64_t token, std::int64_t kv_head) const;
   void attend(int thread) const;
-  void attend_tile(const ThreadScratch& scratch, const AttentionTileRef& ref,
+  void attend_tile(const ThreadScratch& buffers, const AttentionTileRef& ref,
                    std::int64_t split_begin, std::int64_t split_end) const;
   void load_queries(const AttentionTile& tile, const AttentionTileRef& ref) const;
   void attend_split(AttentionTile tile, const AttentionTileRef& ref, std::int64_t split,

@@ -101,7 +101,7 @@ std::string collective_formula(const TermInputs& in) {
 }
 
 std::string process_formula(const TermInputs& in) {
-  const std::string base = fmt::format("{} assumed", format_bytes(kProcessBytes));
+  std::string base = fmt::format("{} assumed", format_bytes(kProcessBytes));
   if (!in.rank.leader) return base;
   return fmt::format("{} + {} tokens x {} B (sampler)", base, grouped(in.model.vocab),
                      kSamplerBytes);

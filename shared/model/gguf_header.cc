@@ -293,8 +293,9 @@ class HeaderParser {
   template <typename Stored, typename Held>
   Result<GgufValue> numbers(std::string_view key, std::uint64_t count, std::uint64_t count_at) {
     TRY(claim(key, count, sizeof(Stored), count_at));
-    std::vector<Held> values(count);
-    for (Held& held : values) {
+    std::vector<Held> values;
+    values.reserve(count);
+    while (values.size() < count) {
       const auto value = cursor_.take<Stored>();
       if constexpr (std::is_integral_v<Stored>) {
         if (!std::in_range<Held>(value)) {
@@ -303,7 +304,7 @@ class HeaderParser {
                                       value, std::numeric_limits<Held>::max()));
         }
       }
-      held = static_cast<Held>(value);
+      values.push_back(static_cast<Held>(value));
     }
     return GgufValue(std::move(values));
   }

@@ -174,6 +174,7 @@ void balance_ffn(const ModelSpec& spec, const FfnKind& kind, std::vector<RankSha
   const Bytes kv_head = bytes_cut_by(spec, CutBy::kv_heads) / spec.kv_heads;
   const Bytes ffn_unit = bytes_cut_by(spec, kind.by) / units;
   std::vector<Bytes> load;
+  load.reserve(ranks.size());
   for (const RankShard& shard : ranks) {
     load.push_back(shard.heads.size() * head + shard.kv_heads.size() * kv_head + ffn_unit);
   }

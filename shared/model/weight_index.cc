@@ -12,7 +12,7 @@ std::int64_t WeightInfo::rows() const {
 
 bool WeightIndex::add(WeightInfo info) {
   std::string name = info.name;
-  return weights_.try_emplace(std::move(name), std::move(info)).second;
+  return weights_.insert({std::move(name), std::move(info)}).second;
 }
 
 const WeightInfo* WeightIndex::find(std::string_view name) const {

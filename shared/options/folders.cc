@@ -20,8 +20,8 @@ fs::path variable(const char* name) {
 }
 
 // The XDG specification: a relative path is ignored.
-fs::path first_absolute(const fs::path& wanted, fs::path fallback) {
-  return wanted.is_absolute() ? wanted : std::move(fallback);
+fs::path first_absolute(const fs::path& wanted, const fs::path& fallback) {
+  return wanted.is_absolute() ? wanted : fallback;
 }
 
 }  // namespace

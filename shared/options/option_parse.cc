@@ -187,7 +187,7 @@ bool begins_option(std::string_view token) {
 // One flag and its value at a time, so that one mistake does not hide the next.
 void read_flags(const OptionSources& sources, const po::options_description& description,
                 Collector& collector) {
-  using namespace po::command_line_style;
+  namespace style = po::command_line_style;
   const std::vector<std::string>& flags = sources.flags;
   for (std::size_t i = 0; i < flags.size();) {
     std::vector<std::string> tokens = {flags[i++]};
@@ -204,7 +204,7 @@ void read_flags(const OptionSources& sources, const po::options_description& des
       const po::parsed_options parsed =
           po::command_line_parser(tokens)
               .options(description)
-              .style(allow_long | long_allow_adjacent | long_allow_next)
+              .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
               .allow_unregistered()
               .run();
       const std::vector<std::string>& value = parsed.options.front().value;

@@ -33,7 +33,7 @@ Status read_member(OptionSet& set, const OptionRow& row, const Json& member) {
   const Json* value = member.find("value");
   const Json* source = member.find("source");
   if (value == nullptr) return invalid("needs an object with a \"value\"");
-  const Status stored = set_option_json(set.values, row, *value);
+  Status stored = set_option_json(set.values, row, *value);
   if (!stored) return stored;
   if (source == nullptr) return {};
   const std::optional<Source> known =

@@ -4,6 +4,7 @@
 // all_reduce_add in µs, as rank 0 sees it, by size and by how the ranks wait: spinning for a while
 // (where each has a core; only an otherwise idle machine shows its worth) or sleeping at once.
 #include <algorithm>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -72,8 +73,9 @@ void print(const char* way, std::int64_t kibibytes, const Measured& measured) {
 }
 
 Status print_table(int ranks, int calls) {
-  const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  std::printf("all_reduce_add over %d ranks on %ld cores, %d calls a line\n", ranks, cores, calls);
+  const std::int64_t cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  std::printf("all_reduce_add over %d ranks on %" PRId64 " cores, %d calls a line\n", ranks, cores,
+              calls);
   std::printf("%6s %8s %10s %10s\n", "wait", "KiB", "p50 us", "p99 us");
   for (const std::int64_t kibibytes : {4, 8, 14, 32, 64}) {
     const std::int64_t floats = kibibytes * kKiB / static_cast<Bytes>(sizeof(float));

@@ -20,7 +20,7 @@ inline const Json* json_at(const Json& json, std::initializer_list<std::string_v
 }
 
 inline std::string text_at(const Json& json, std::initializer_list<std::string_view> path,
-                           std::string fallback = "") {
+                           const std::string& fallback = "") {
   const Json* at = json_at(json, path);
   return at != nullptr && at->is_string() ? at->as_string() : fallback;
 }

@@ -145,7 +145,7 @@ std::string render_changes(const Json& reply_result) {
 }
 
 std::string render_progress(const Json& status) {
-  const std::string state = text_at(status, {"state"}, "?");
+  std::string state = text_at(status, {"state"}, "?");
   const Share share = share_of(status);
   if (state != "loading" || share.total <= 0) return state;
   return fmt::format("{} {}, {} of {}", state, percent(share), format_bytes(share.done),

@@ -30,7 +30,7 @@ void print(const Invocation& call, const std::string& text) {
 
 // A running daemon knows best; it may have been given another state folder than this call.
 std::filesystem::path log_path(const Invocation& call) {
-  const std::filesystem::path usual = state_folder(call.options.values) / "plimsolld.log";
+  std::filesystem::path usual = state_folder(call.options.values) / "plimsolld.log";
   if (!is_daemon_running(call)) return usual;
   Result<DaemonClient> client = DaemonClient::connect(runtime_of(call));
   if (!client) return usual;

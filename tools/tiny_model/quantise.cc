@@ -191,7 +191,7 @@ BlockFunction block_function(DType dtype) {
     case DType::q6_k:
       return q6_k_block;
   }
-  CHECK(!"a type without a quantiser");
+  CHECK(false && "a type without a quantiser");
   return nullptr;
 }
 

@@ -95,14 +95,14 @@ StepReceiver::StepReceiver(ReplicaSegment segment, const Options& options)
 }
 
 Result<std::optional<std::span<const std::byte>>> StepReceiver::receive(Duration timeout) {
-  using Message = std::optional<std::span<const std::byte>>;
+  using Payload = std::optional<std::span<const std::byte>>;
   if (segment_.aborted()) return aborted("receive a step", segment_);
   RankLine& line = segment_.line(options_.rank);
   const std::uint32_t step = line.taken.load(std::memory_order_relaxed) + 1;
   const Waited waited =
       wait_for(segment_, published_counter(segment_), step, {options_.spin, timeout});
   if (waited == Waited::aborted) return aborted("receive a step", segment_);
-  if (waited == Waited::timed_out) return Message{};
+  if (waited == Waited::timed_out) return Payload{};
 
   const std::span<const std::byte> ring = segment_.ring_memory();
   const std::uint64_t at = line.taken_bytes.load(std::memory_order_relaxed);
@@ -116,7 +116,7 @@ Result<std::optional<std::span<const std::byte>>> StepReceiver::receive(Duration
   copy_out(ring, at + kLengthBytes, message);
   line.taken_bytes.store(at + kLengthBytes + length);
   advance(taken_counter(segment_, options_.rank), step);
-  return Message{message};
+  return Payload{message};
 }
 
 }  // namespace plimsoll
