@@ -62,7 +62,11 @@ class Judge {
   Judge(const ForeignLog* before, const ForeignLog* after) : before_(before), after_(after) {}
 
   std::optional<Reason> operator()(const Difference& difference) const {
-    if (difference.kind == DifferenceKind::environment) return memory(difference);
+    if (difference.kind == DifferenceKind::environment) {
+      // A log that does not say it is no other machine.
+      if (!difference.before || !difference.after) return Reason{"only one log says it", 0.05};
+      return memory(difference);
+    }
     if (const auto reason = fraction(difference)) return reason;
     return graphs(difference);
   }
@@ -91,9 +95,9 @@ class Judge {
   }
 
   double suspicion(Bytes kv_before, Bytes kv_after) const {
-    if (kv_before > 0 && kv_after <= 0) return 1.0;
+    if ((kv_before > 0) != (kv_after > 0)) return 1.0;  // in either direction it decides alone
     if (kv_after > kv_before) return is_short_beside_kv() ? 0.95 : 0.5;
-    if (kv_before <= 0) return 0.6;
+    if (kv_before <= 0) return 0.6;  // too little before, and less now
     return 0.6 + 0.35 * static_cast<double>(kv_before - kv_after) / static_cast<double>(kv_before);
   }
 

@@ -53,7 +53,10 @@ bool read_config(LaunchState& state, const LogLine& line) {
   }
   for (const auto& [name, value] : parse_python_arguments(line.text.substr(config + 13)).values) {
     std::string text = python_value_text(value);
-    if (text.size() <= kScalarMax) state.set_arg(name, std::move(text), ArgOrigin::unknown);
+    const bool is_unset = value.is_null() || (value.is_bool() && !value.as_bool());
+    if (text.size() <= kScalarMax) {
+      state.set_arg(name, std::move(text), is_unset ? ArgOrigin::built_in : ArgOrigin::unknown);
+    }
     take_known(state.log(), name, value);
   }
   return true;

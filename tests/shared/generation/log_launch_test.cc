@@ -36,6 +36,25 @@ TEST(LogLaunch, OfTheStorysTwoLogsTheFractionComesFirst) {
   EXPECT_LT(std::ranges::count(text, '\n'), 30);
 }
 
+TEST(LogLaunch, FromTheFailureToWhatWorkedItComesFirstToo) {
+  const ForeignLog working = golden("sglang-working.log");
+  const ForeignLog failing = golden("sglang-failing.log");
+  const auto found = compare_launches(launch_of_log(failing, "a"), launch_of_log(working, "b"),
+                                      judge_of_logs(&failing, &working));
+  EXPECT_EQ(found[0].name, "mem-fraction-static");
+  EXPECT_EQ(found[0].why, "KV -20.59 GiB -> 10.43 GiB");
+}
+
+TEST(LogLaunch, WhatOnlyOneLogSaysIsOfNoWeight) {
+  const ForeignLog a = golden("vllm-0.29-served.log");
+  const ForeignLog b = golden("vllm-0.20-no-kv.log");
+  for (const Difference& difference :
+       compare_launches(launch_of_log(a, "a"), launch_of_log(b, "b"), judge_of_logs(&a, &b))) {
+    EXPECT_TRUE(difference.name != "free before weights" || difference.suspicion < 0.1);
+    EXPECT_NE(difference.name, "enforce-eager");  // unset there, and not said here
+  }
+}
+
 TEST(LogLaunch, OneLogsFiguresServeWhereTheOtherIsNoLog) {
   const ForeignLog failing = golden("sglang-failing.log");
   const LaunchJudge judge = judge_of_logs(nullptr, &failing);

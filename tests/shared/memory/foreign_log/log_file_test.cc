@@ -1,6 +1,5 @@
 #include "shared/memory/foreign_log/log_file.h"
 
-#include <chrono>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -50,19 +49,16 @@ TEST(LogFile, ALongLogTakesBoundedMemoryAndLittleTime) {
   }
   struct rusage before {};
   ASSERT_EQ(::getrusage(RUSAGE_SELF, &before), 0);
-  const auto begin = std::chrono::steady_clock::now();
   const auto log = read_foreign_log(path);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   struct rusage after {};
   ASSERT_EQ(::getrusage(RUSAGE_SELF, &after), 0);
   ASSERT_TRUE(log);
   EXPECT_EQ(log->end, ForeignEnd::no_step);  // the last line has no end
   EXPECT_GT(log->lines, 200'000);
-  const double megabytes = static_cast<double>(std::filesystem::file_size(path)) / 1e6;
-  RecordProperty("megabytes_per_second", std::to_string(megabytes / took.count()));
   if (!kIsSanitizerBuild) {
     EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 16 * 1024) << "KiB";
-    EXPECT_LT(took.count(), 20) << "a machine may be loaded, but not that much";
+    // Of the processor, since a machine may be loaded; half a second is usual.
+    EXPECT_LT(after.ru_utime.tv_sec - before.ru_utime.tv_sec, 10);
   }
 }
 
