@@ -70,7 +70,7 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   state_ = CohortState::loading;
   was_killed_ = false;
   figures_ = {};
-  rounds_.clear();
+  marks_.clear();
   endpoint_ = plimsoll::request_endpoint(setup_.runtime, setup_.replica, incarnation_);
   out.emplace_back(CreateSegment{setup_.replica, incarnation_, setup_.plan->tp});
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
@@ -217,12 +217,23 @@ void Cohort::fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePo
   settle(now, out);
 }
 
+void Cohort::child_dying(std::int64_t rank, TimePoint now, Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  const bool is_expected = state_ == CohortState::draining || state_ == CohortState::dying;
+  if (!worker.is_alive || is_expected) return;
+  worker.is_dying = true;
+  worker.words.was_first = true;
+  if (worker.words.first_sign == TimePoint()) worker.words.first_sign = now;
+  begin_dying(rank, "has died", now, out);
+}
+
 void Cohort::child_exited(std::int64_t rank, const Ending& ending, TimePoint now, Actions& out) {
   Worker& worker = workers_[static_cast<std::size_t>(rank)];
   worker.is_alive = false;
   worker.state = WorkerState::gone;
   worker.words.ending = ending;
-  worker.words.was_killed = was_killed_;
+  worker.words.was_killed = was_killed_ && !worker.is_dying;
+  worker.words.was_first = worker.words.was_first || state_ != CohortState::dying;
   bury_at_ = now + kLastWordsTime;
   if (worker.words.first_sign == TimePoint()) worker.words.first_sign = now;
   if (state_ != CohortState::draining) {
@@ -269,6 +280,8 @@ void Cohort::kill_all(int signal, Actions& out) {
 void Cohort::buried(TimePoint now, Actions& out) {
   out.emplace_back(DropSegment{setup_.replica, incarnation_});
   figures_ = {};  // nothing runs there any more
+  ended_incarnation_ = incarnation_;
+  ended_by_fault_ = false;
   if (is_ended_) {
     state_ = CohortState::idle;
     return;
@@ -277,6 +290,7 @@ void Cohort::buried(TimePoint now, Actions& out) {
   for (const Worker& worker : workers_) words.push_back(worker.words);
   last_cause_ = find_root_cause(words);
   has_new_cause_ = true;
+  ended_by_fault_ = last_cause_->is_own_fault;
   const std::optional<Duration> delay = policy_.next_delay(last_cause_->code, now);
   std::string next = "it is not started again";
   if (delay) {
@@ -353,10 +367,10 @@ void Cohort::check_loading(TimePoint now, Actions& out) {
 // Who holds up the others: of the ranks without a sign since then the one that is furthest behind
 // in the collectives, where its peers wait for it; the suspect when none is behind it.
 std::int64_t Cohort::last_to_join(std::int64_t suspect, TimePoint silent_since) const {
-  if (rounds_.size() != workers_.size()) return suspect;
+  if (marks_.size() != workers_.size()) return suspect;
   auto last = static_cast<std::size_t>(suspect);
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-    const bool is_behind = static_cast<std::int32_t>(rounds_[rank] - rounds_[last]) < 0;
+    const bool is_behind = static_cast<std::int32_t>(marks_[rank].round - marks_[last].round) < 0;
     if (is_behind && workers_[rank].last_sign <= silent_since) last = rank;
   }
   return static_cast<std::int64_t>(last);

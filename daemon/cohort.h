@@ -42,7 +42,8 @@ struct Worker {
   std::int64_t bytes_total = 0;
   Json measured;  // bytes by term, after Loaded
   bool is_loaded = false;
-  TimePoint last_sign;  // of progress while loading, of life while ready
+  bool is_dying = false;  // by itself; the kernel is not done with it
+  TimePoint last_sign;    // of progress while loading, of life while ready
   LastWords words;
 };
 
@@ -70,11 +71,13 @@ class Cohort {
   void start(std::int64_t incarnation, TimePoint now, Actions& out);
   void child_started(std::int64_t rank, std::int64_t pid, TimePoint now);
   void spawn_failed(std::int64_t rank, const Error& error, TimePoint now, Actions& out);
+  // Known before its end is, which child_exited() tells.
+  void child_dying(std::int64_t rank, TimePoint now, Actions& out);
   void child_exited(std::int64_t rank, const Ending& ending, TimePoint now, Actions& out);
   void hello(const std::string& peer, const Hello& hello, TimePoint now, Actions& out);
   void said(std::int64_t rank, const Message& message, TimePoint now, Actions& out);
-  // Collective rounds that each rank has joined by now.
-  void note_rounds(std::vector<std::uint32_t> rounds) { rounds_ = std::move(rounds); }
+  // Where each rank is now.
+  void note_marks(std::vector<RankMark> marks) { marks_ = std::move(marks); }
   void tick(TimePoint now, Actions& out);
 
   // Finish what runs, then leave; an error only if it never happens (the caller has the deadline).
@@ -86,6 +89,9 @@ class Cohort {
   CohortState state() const { return state_; }
   std::int64_t replica() const { return setup_.replica; }
   std::int64_t incarnation() const { return incarnation_; }
+  // The last incarnation that has ended, and whether by a fault of its own (see RootCause).
+  std::int64_t ended_incarnation() const { return ended_incarnation_; }
+  bool ended_by_fault() const { return ended_by_fault_; }
   std::int64_t restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
   bool has_processes() const;
   const std::vector<Worker>& workers() const { return workers_; }
@@ -119,6 +125,8 @@ class Cohort {
   CohortState state_ = CohortState::idle;
   std::vector<Worker> workers_;
   std::int64_t incarnation_ = 0;
+  std::int64_t ended_incarnation_ = 0;
+  bool ended_by_fault_ = false;
   std::int64_t starts_ = 0;
   std::string endpoint_;
   bool is_ended_ = false;
@@ -129,7 +137,7 @@ class Cohort {
   bool was_killed_ = false;
   TimePoint retry_at_;
   LeaderFigures figures_;
-  std::vector<std::uint32_t> rounds_;  // by rank; empty: not known
+  std::vector<RankMark> marks_;  // by rank; empty: not known
   std::optional<RootCause> last_cause_;
   bool has_new_cause_ = false;
 };

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -63,6 +64,8 @@ std::string stamped(LogLevel level, const std::string& line) {
 Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
                                                std::filesystem::path programs) {
   UniqueFd signals = TRY(stop_signals());
+  UniqueFd deaths(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!deaths) return unavailable(std::string("make an eventfd: ") + std::strerror(errno));
   const std::filesystem::path runtime = runtime_folder(options.values);
   const std::filesystem::path state = state_folder(options.values);
   InstanceLock lock = TRY(InstanceLock::take(runtime));
@@ -85,6 +88,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
                                              .channel = std::move(channel),
                                              .log_file = std::move(log_file),
                                              .signals = std::move(signals),
+                                             .deaths = std::move(deaths),
                                              .programs = std::move(programs),
                                              .state = state,
                                              .control_endpoint = std::move(endpoint),
@@ -104,10 +108,11 @@ int Daemon::run() {
     take_signals();
     // What a child has said counts before the fact that it has ended.
     (void)take_messages();
+    take_deaths();
     take_output();
     take_endings();
     const std::optional<TimePoint> deadline = supervisor_.next_deadline();
-    if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{joined_rounds()});
+    if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{marks()});
   }
   return *exit_code_;
 }
@@ -116,6 +121,7 @@ void Daemon::wait(Duration longest) {
   std::vector<pollfd> wanted = {
       {.fd = parts_.channel.fd(), .events = POLLIN, .revents = 0},
       {.fd = parts_.signals.get(), .events = POLLIN, .revents = 0},
+      {.fd = parts_.deaths.get(), .events = POLLIN, .revents = 0},
   };
   for (const auto& [id, child] : children_.children()) {
     wanted.push_back({.fd = child.process.pidfd(), .events = POLLIN, .revents = 0});
@@ -167,6 +173,25 @@ void Daemon::write_lines(const std::vector<std::string>& lines) {
   }
 }
 
+// Ranks that hold their lives are watched from here on; those that do not any more are told of.
+void Daemon::take_deaths() {
+  std::uint64_t count = 0;
+  (void)!::read(parts_.deaths.get(), &count, sizeof count);  // nothing there: nobody has died
+  std::vector<ChildId> dead;
+  for (auto& [replica, segment] : segments_) {
+    for (int rank = 0; rank < segment.view.ranks(); ++rank) {
+      if (!segment.view.is_life_held(rank)) continue;
+      auto& watch = segment.watches[rank];
+      if (!watch) {
+        watch = std::make_unique<DeathWatch>(segment.view, rank, parts_.deaths.get());
+      } else if (count > 0 && watch->is_over()) {
+        dead.push_back({.replica = replica, .rank = rank, .incarnation = segment.incarnation});
+      }
+    }
+  }
+  for (const ChildId& child : dead) handle(ChildDying{child});
+}
+
 void Daemon::take_endings() {
   std::vector<ChildId> ids;
   for (const auto& [id, child] : children_.children()) ids.push_back(id);
@@ -175,21 +200,30 @@ void Daemon::take_endings() {
     const std::optional<ChildTable::Ended> ended = children_.reap(id);
     if (!ended) continue;
     write_lines(ended->lines);
-    handle(ChildExited{id, ended->ending});
+    Ending ending = ended->ending;
+    ending.mark = mark_of(id);
+    handle(ChildExited{id, ending});
   }
 }
 
-std::vector<ReplicaRounds> Daemon::joined_rounds() const {
-  std::vector<ReplicaRounds> all;
+std::vector<ReplicaMarks> Daemon::marks() const {
+  std::vector<ReplicaMarks> all;
   for (const auto& [replica, segment] : segments_) {
-    ReplicaRounds& joined = all.emplace_back();
-    joined.replica = replica;
-    joined.incarnation = segment.incarnation;
+    ReplicaMarks& marks = all.emplace_back();
+    marks.replica = replica;
+    marks.incarnation = segment.incarnation;
     for (int rank = 0; rank < segment.view.ranks(); ++rank) {
-      joined.rounds.push_back(segment.view.line(rank).round.load(std::memory_order_acquire));
+      marks.ranks.push_back(segment.view.mark(rank));
     }
   }
   return all;
+}
+
+RankMark Daemon::mark_of(const ChildId& child) const {
+  const auto segment = segments_.find(child.replica);
+  const bool is_there = child.kind == ChildId::Kind::worker && segment != segments_.end() &&
+                        segment->second.incarnation == child.incarnation;
+  return is_there ? segment->second.view.mark(static_cast<int>(child.rank)) : RankMark{};
 }
 
 // The supervisor's answer to an event, and to the events that acting on it makes.
@@ -232,7 +266,7 @@ void Daemon::act(CreateSegment&& action) {
     SharedBlock block = TRY(SharedBlock::create(fmt::format("plimsoll-replica-{}", action.replica),
                                                 replica_segment_bytes(shape)));
     const ReplicaSegment view = TRY(init_replica_segment(block.bytes(), shape));
-    return Segment{std::move(block), view, action.incarnation};
+    return Segment{std::move(block), view, action.incarnation, {}};
   };
   Result<Segment> segment = create();
   if (segment) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/child_table.h"
+#include "daemon/death_watch.h"
 #include "daemon/instance_lock.h"
 #include "daemon/listener.h"
 #include "daemon/log_file.h"
@@ -39,6 +40,7 @@ class Daemon {
     Channel channel;
     LogFile log_file;
     UniqueFd signals;
+    UniqueFd deaths;  // an eventfd
     std::filesystem::path programs;
     std::filesystem::path state;
     std::string control_endpoint;
@@ -48,6 +50,7 @@ class Daemon {
     SharedBlock block;
     ReplicaSegment view;
     std::int64_t incarnation = 0;
+    std::map<int, std::unique_ptr<DeathWatch>> watches = {};  // by rank; they end before the block
   };
 
   explicit Daemon(Parts parts);
@@ -57,8 +60,10 @@ class Daemon {
   void take_signals();
   void take_output();
   void write_lines(const std::vector<std::string>& lines);
+  void take_deaths();
   void take_endings();
-  std::vector<ReplicaRounds> joined_rounds() const;
+  std::vector<ReplicaMarks> marks() const;
+  RankMark mark_of(const ChildId& child) const;
   void handle(Event event);
 
   void act(MakePlan&& action);

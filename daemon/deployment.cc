@@ -108,6 +108,11 @@ void Deployment::spawn_failed(const ChildId& child, const Error& error, TimePoin
   settle(now, out);
 }
 
+void Deployment::child_dying(const ChildId& child, TimePoint now, Actions& out) {
+  if (Cohort* cohort = cohort_of(child)) cohort->child_dying(child.rank, now, out);
+  settle(now, out);
+}
+
 void Deployment::child_exited(const ChildId& child, const Ending& ending, TimePoint now,
                               Actions& out) {
   if (child.kind == ChildId::Kind::router) {
@@ -182,11 +187,11 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
   settle(now, out);
 }
 
-void Deployment::note_rounds(const std::vector<ReplicaRounds>& replicas) {
-  for (const ReplicaRounds& joined : replicas) {
+void Deployment::note_marks(const std::vector<ReplicaMarks>& replicas) {
+  for (const ReplicaMarks& marks : replicas) {
     Cohort* cohort =
-        cohort_of({.replica = joined.replica, .rank = 0, .incarnation = joined.incarnation});
-    if (cohort != nullptr) cohort->note_rounds(joined.rounds);
+        cohort_of({.replica = marks.replica, .rank = 0, .incarnation = marks.incarnation});
+    if (cohort != nullptr) cohort->note_marks(marks.ranks);
   }
 }
 
@@ -317,8 +322,11 @@ void Deployment::publish(Actions& out) {
     table.replicas.push_back({.replica = cohort.replica(),
                               .state = cohort_state_name(cohort.state()),
                               .endpoint = is_ready ? cohort.endpoint() : "",
-                              .incarnation = cohort.incarnation()});
-    content += fmt::format(" {} {}", table.replicas.back().state, cohort.incarnation());
+                              .incarnation = cohort.incarnation(),
+                              .ended_incarnation = cohort.ended_incarnation(),
+                              .ended_by_fault = cohort.ended_by_fault()});
+    content += fmt::format(" {} {} {}", table.replicas.back().state, cohort.incarnation(),
+                           cohort.ended_incarnation());
   }
   if (content == published_ && router_.peer() == published_to_) return;
   published_ = content;
@@ -385,8 +393,12 @@ void Deployment::kill(TimePoint now, Actions& out) {
 }
 
 void Deployment::settle_stop(TimePoint now, Actions& out) {
-  // A replica that dies now is not started again: its requests must not wait for the deadline.
-  if (stop_phase_ == StopPhase::router && router_.has_process()) publish(out);
+  if (stop_phase_ == StopPhase::router && router_.has_process()) {
+    // The router still has requests to finish, and those of a replica that dies now go on in its
+    // next start.
+    restart_due(now, out);
+    publish(out);
+  }
   if (stop_phase_ == StopPhase::router && !router_.has_process()) {
     stop_phase_ = StopPhase::workers;
     stop_at_ = std::min(stop_at_, now + kLeaveTime);
@@ -419,7 +431,8 @@ std::optional<TimePoint> Deployment::next_deadline() const {
   };
   for (const Cohort& cohort : cohorts_) {
     const bool is_restart = cohort.state() == CohortState::waiting;
-    if (!is_restart || stop_phase_ == StopPhase::none) consider(cohort.next_deadline());
+    const bool is_wanted = stop_phase_ == StopPhase::none || stop_phase_ == StopPhase::router;
+    if (!is_restart || is_wanted) consider(cohort.next_deadline());
   }
   consider(router_.next_deadline());
   if (stop_phase_ != StopPhase::none) {

@@ -45,11 +45,12 @@ class Deployment {
   void start(TimePoint now, Actions& out);
   void child_started(const ChildId& child, std::int64_t pid, TimePoint now, Actions& out);
   void spawn_failed(const ChildId& child, const Error& error, TimePoint now, Actions& out);
+  void child_dying(const ChildId& child, TimePoint now, Actions& out);
   void child_exited(const ChildId& child, const Ending& ending, TimePoint now, Actions& out);
   // Anything but a command. Messages of unknown peers are logged once a peer and dropped.
   void said(const std::string& peer, const Message& message, TimePoint now, Actions& out);
   // Before a tick: how far the ranks are.
-  void note_rounds(const std::vector<ReplicaRounds>& replicas);
+  void note_marks(const std::vector<ReplicaMarks>& replicas);
   void tick(TimePoint now, Actions& out);
 
   // In order: the router finishes its requests, then the workers leave, within shutdown_timeout.

@@ -13,6 +13,7 @@
 #include "daemon/launch_plan.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
+#include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
 #include "shared/control/channel.h"
 
@@ -31,7 +32,8 @@ std::string child_name(const ChildId& child);  // "worker 0.1", "router"
 // How a process ended.
 struct Ending {
   bool by_signal = false;
-  int code = 0;  // the signal's number, or the exit code
+  int code = 0;        // the signal's number, or the exit code
+  RankMark mark = {};  // of a worker: where it was
 };
 
 // ---- events ----
@@ -57,20 +59,23 @@ struct ChildExited {
   ChildId child;
   Ending ending;
 };
+// A worker is dead; its ChildExited follows when the kernel is done with it.
+struct ChildDying {
+  ChildId child;
+};
 struct StopSignal {};
-// The time of next_deadline() has come; with the collective rounds that each rank has joined by
-// now.
-struct ReplicaRounds {
+// The time of next_deadline() has come; with where each rank is now.
+struct ReplicaMarks {
   std::int64_t replica = 0;
   std::int64_t incarnation = 0;
-  std::vector<std::uint32_t> rounds;  // by rank; they wrap
+  std::vector<RankMark> ranks;
 };
 struct Tick {
-  std::vector<ReplicaRounds> replicas;
+  std::vector<ReplicaMarks> replicas;
 };
 
 using Event = std::variant<Begin, Planned, ListenerBound, ChildStarted, SpawnFailed, ChildExited,
-                           Received, StopSignal, Tick>;
+                           ChildDying, Received, StopSignal, Tick>;
 
 // ---- actions ----
 

@@ -12,6 +12,16 @@
 namespace plimsoll {
 namespace {
 
+// What its crash handler wrote counts even where we killed it before the kernel was done with it.
+bool has_crashed(const LastWords& words) {
+  return words.ending && words.ending->mark.crash_signal != 0;
+}
+
+Ending ending_of(const LastWords& words) {
+  if (!has_crashed(words)) return *words.ending;
+  return {.by_signal = true, .code = words.ending->mark.crash_signal, .mark = words.ending->mark};
+}
+
 // How much an end looks like a cause and not like a consequence; less is more.
 enum class Weight { verdict, own, exit, peer_fault, quiet_exit, killed };
 
@@ -23,17 +33,42 @@ Weight weigh(const LastWords& words) {
     const bool is_echo = code == Code::unavailable || code == Code::timed_out;
     return is_echo ? Weight::peer_fault : Weight::own;
   }
+  if (has_crashed(words)) return Weight::own;
   if (words.was_killed || !words.ending) return Weight::killed;
   if (words.ending->by_signal) return Weight::own;
-  return words.ending->code != 0 ? Weight::exit : Weight::quiet_exit;
+  return words.ending->code != 0 || words.was_first ? Weight::exit : Weight::quiet_exit;
+}
+
+// Where it was, after what happened: ", in step 17 (decode)".
+std::string where(const LastWords& words) {
+  if (!words.ending) return "";
+  const RankMark& mark = words.ending->mark;
+  std::string text;
+  if (mark.crash_signal == SIGSEGV || mark.crash_signal == SIGBUS) {
+    text = fmt::format(" at address {:#x}", mark.crash_address);
+  }
+  const std::string place = describe_mark(mark);
+  return place.empty() ? text : text + ", " + place;
+}
+
+bool is_own_fault(const LastWords& words) {
+  if (words.verdict) return false;
+  if (words.fault) return words.fault->code == Code::internal;
+  if (has_crashed(words)) return true;
+  if (!words.ending || !words.ending->by_signal || words.was_killed) return false;
+  const int number = words.ending->code;
+  return number == SIGSEGV || number == SIGBUS || number == SIGABRT || number == SIGFPE ||
+         number == SIGILL;
 }
 
 std::string words_of(const LastWords& words) {
-  if (words.verdict) return words.verdict->message;
+  if (words.verdict) return words.verdict->message + where(words);
   if (words.fault) return "failed: " + words.fault->message;
   if (!words.ending) return "was ended with its replica";
-  if (!words.ending->by_signal && words.ending->code == 0) return "left without being asked";
-  std::string text = describe_ending(*words.ending);
+  if (!words.ending->by_signal && words.ending->code == 0) {
+    return "left without being asked" + where(words);
+  }
+  std::string text = describe_ending(ending_of(words)) + where(words);
   if (words.ending->by_signal && words.ending->code == SIGKILL && !words.was_killed) {
     text += " (not by plimsolld: by a user, or by the kernel when memory ran out)";
   }
@@ -56,7 +91,10 @@ RootCause find_root_cause(std::span<const LastWords> ranks) {
   const auto first =
       std::min_element(ranks.begin(), ranks.end(),
                        [&](const LastWords& a, const LastWords& b) { return order(a) < order(b); });
-  RootCause cause{.rank = first->rank, .code = code_of(*first), .message = {}};
+  RootCause cause{.rank = first->rank,
+                  .code = code_of(*first),
+                  .is_own_fault = is_own_fault(*first),
+                  .message = {}};
   cause.message =
       fmt::format("rank {}{} {}", first->rank,
                   first->pid > 0 ? fmt::format(" (pid {})", first->pid) : "", words_of(*first));

@@ -23,12 +23,16 @@ struct LastWords {
   std::optional<Error> verdict;  // why the supervisor ended it: hung, stalled, could not start
   std::optional<Ending> ending;
   bool was_killed = false;  // by us, as a consequence
+  bool was_first = false;   // nothing was known of its peers' ends when it died
   TimePoint first_sign;
 };
 
 struct RootCause {
   std::int64_t rank = 0;
   Code code = Code::internal;
+  // A crash, a failed check or a broken device of the rank itself: what it was working on may be
+  // the reason. Never a kill from outside, an exit by its own will or a hang.
+  bool is_own_fault = false;
   std::string message;  // "rank 1 (pid 4711) was killed by SIGKILL ...; 3 peers left"
 };
 

@@ -15,6 +15,7 @@ constexpr Duration kStopMargin = seconds(10);
 // A terminal's Ctrl-C and the SIGTERM of whoever started plimsolld are one wish.
 constexpr Duration kSameWish = seconds(1);
 constexpr std::int64_t kPercentStep = 25;  // between two lines about loading
+constexpr Duration kRestartProgressEvery = seconds(10);
 // A reconfiguration has something to go back to, so its new generation gets no second try.
 constexpr int kStartsMax = 5;
 constexpr int kStartsMaxWithPrevious = 1;
@@ -28,7 +29,8 @@ std::string listener_name(const Options& options) {
 SetLive live_settings(const Options& options) {
   return {.log_level = options.log_level,
           .max_queued_requests = options.max_queued_requests,
-          .step_time_max_ms = options.step_time_max.count()};
+          .step_time_max_ms = options.step_time_max.count(),
+          .hold_deadline_ms = options.hold_deadline.count()};
 }
 
 std::string child_name(const ChildId& child) {
@@ -204,9 +206,13 @@ void Supervisor::on(const StopSignal&, TimePoint now) {
   begin_stop(now);
 }
 
+void Supervisor::on(const ChildDying& event, TimePoint now) {
+  if (deployment_) deployment_->child_dying(event.child, now, out_);
+}
+
 void Supervisor::on(const Tick& event, TimePoint now) {
   if (!deployment_) return;
-  deployment_->note_rounds(event.replicas);
+  deployment_->note_marks(event.replicas);
   deployment_->tick(now, out_);
 }
 
@@ -325,8 +331,15 @@ void Supervisor::report_loading(TimePoint now) {
   if (percent < reported_percent_) reported_percent_ = -1;  // loaded once more, after a death
   const std::string line =
       fmt::format("loading: {} % of {}", percent, format_bytes(progress.total));
-  if (percent / kPercentStep > reported_percent_ / kPercentStep || reported_percent_ < 0) {
+  const bool is_begin = reported_percent_ < 0;
+  const bool is_step = is_begin || percent / kPercentStep > reported_percent_ / kPercentStep;
+  // After a death nobody waits for it at a terminal: only a long one is told about.
+  if (is_begin) progress_logged_at_ = now;
+  const bool is_brief =
+      !operation_.is_launched && now - progress_logged_at_ < kRestartProgressEvery;
+  if (is_step && !is_brief) {
     log(LogLevel::info, line);
+    progress_logged_at_ = now;
   }
   if (percent > reported_percent_ && now - extended_at_ >= kExtendEvery) {
     extended_at_ = now;

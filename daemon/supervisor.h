@@ -77,6 +77,7 @@ class Supervisor {
   void on(const ChildStarted& event, TimePoint now);
   void on(const SpawnFailed& event, TimePoint now);
   void on(const ChildExited& event, TimePoint now);
+  void on(const ChildDying& event, TimePoint now);
   void on(const Received& event, TimePoint now);
   void on(const StopSignal& event, TimePoint now);
   void on(const Tick& event, TimePoint now);
@@ -123,6 +124,7 @@ class Supervisor {
   bool was_notified_ready_ = false;
   DeploymentState reported_ = DeploymentState::stopped;
   std::int64_t reported_percent_ = -1;
+  TimePoint progress_logged_at_;
   TimePoint extended_at_;
   TimePoint launched_at_;
   TimePoint serving_since_;

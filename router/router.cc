@@ -86,7 +86,7 @@ class Loop {
       wait_for_terminate();
     }
     tick();
-    for (const Message& message : first) service_.daemon_message(message, now());
+    for (const Message& message : first) daemon_message(message);
     drain_control();
     io_.run();
     return exit_code_;
@@ -142,6 +142,15 @@ class Loop {
         });
   }
 
+  // Clients of a router that was started again wait in the socket until it knows the replicas:
+  // otherwise it would refuse what it could serve in a moment.
+  void daemon_message(const Message& message) {
+    service_.daemon_message(message, now());
+    if (!std::holds_alternative<Replicas>(message) || is_accepting_) return;
+    is_accepting_ = true;
+    server_.start();
+  }
+
   // As the daemon's Drain: somebody ends this process by hand.
   void wait_for_terminate() {
     terminate_.async_wait([this](const error_code& error, int) {
@@ -189,9 +198,7 @@ class Loop {
       pump_once();
       if (control_dirty_) {
         control_dirty_ = false;
-        while (const auto received = control_.receive()) {
-          service_.daemon_message(received->message, now());
-        }
+        while (const auto received = control_.receive()) daemon_message(received->message);
         continue;
       }
       if (dirty_.empty()) break;
@@ -294,6 +301,7 @@ class Loop {
   std::map<std::int64_t, Leader> leaders_;
   std::set<std::int64_t> dirty_;  // leaders whose channel must be read empty
   bool control_dirty_ = false;
+  bool is_accepting_ = false;
   bool pumping_ = false;
   int exit_code_ = 0;
 };

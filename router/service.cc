@@ -41,7 +41,8 @@ HttpResponse text_response(std::string body, const char* content_type) {
 Service::Service(ModelContext model, const ServiceSetup& setup)
     : model_(std::move(model)), dispatcher_(setup.limits), random_(setup.random_seed) {
   // A leader may outlive a router: ids of this one must not meet those of the last.
-  next_request_ = ((random_() >> 33U) << 32U) + 1;
+  constexpr unsigned kRandomBits = kAttemptShift - 32;
+  next_request_ = ((random_() >> (64U - kRandomBits)) << 32U) + 1;
 }
 
 std::string Service::random_id(const char* prefix) {
@@ -197,7 +198,7 @@ void Service::leader_tokens(std::int64_t replica, StepTokens&& step, TimePoint n
 }
 
 void Service::send_failed(std::uint64_t id, const Error& error, TimePoint now) {
-  dispatcher_.send_failed(id, error);
+  dispatcher_.send_failed(id, error, now);
   settle(now);
 }
 
@@ -214,7 +215,21 @@ void Service::settle(TimePoint now) {
        batch = dispatcher_.take_actions()) {
     for (DispatchAction& action : batch) apply(std::move(action), now);
   }
+  log_failures();
   check_drained(now);
+}
+
+// One cause may fail many requests: it is said once.
+void Service::log_failures() {
+  constexpr std::size_t kNamedMax = 3;
+  for (const auto& [why, ids] : std::exchange(failures_, {})) {
+    std::string named;
+    for (std::size_t i = 0; i < std::min(ids.size(), kNamedMax); ++i) {
+      named += (i == 0 ? "" : ", ") + ids[i];
+    }
+    if (ids.size() > kNamedMax) named += fmt::format(" and {} more", ids.size() - kNamedMax);
+    LOG_WARNING("request {} failed: {}", named, why);
+  }
 }
 
 void Service::apply(DispatchAction&& action, TimePoint now) {
@@ -230,6 +245,11 @@ void Service::apply(DispatchAction&& action, TimePoint now) {
     actions_.emplace_back(std::move(*connect));
   } else if (auto* drop = std::get_if<DropLeader>(&action)) {
     actions_.emplace_back(*drop);
+  } else if (const auto* resume = std::get_if<Resume>(&action)) {
+    metrics_.resumed += resume->requests;
+    LOG_INFO("replica {} is {}: {} of its requests go on {}", resume->replica, resume->state,
+             resume->requests,
+             dispatcher_.table().ready_count() > 0 ? "elsewhere" : "when a replica is ready");
   }
 }
 
@@ -278,13 +298,16 @@ void Service::fail_job(ExchangeId exchange, const ApiError& error, TimePoint now
   if (found == jobs_.end()) return;
   OpenJob& open = found->second;
   ++metrics_.failed;
-  LOG_WARNING("request {} failed: {}", open.request_id, error.message);
+  failures_[error.message].push_back(open.request_id);
   cancel_choices(open);
+  ApiError answer = error;
+  constexpr int kOurFault = 500;  // whoever reports it needs the id
+  if (answer.status == kOurFault) answer.message += fmt::format(" (request {})", open.request_id);
   if (open.begun) {
-    actions_.emplace_back(StreamData{exchange, error_event(error)});
+    actions_.emplace_back(StreamData{exchange, error_event(answer)});
     actions_.emplace_back(EndStream{exchange, false});
   } else {
-    HttpResponse response = error_response(error);
+    HttpResponse response = error_response(answer);
     name_unknown_fields(response, open.unknown_fields);
     respond(exchange, open.request_id, std::move(response));
   }
@@ -352,6 +375,9 @@ void Service::daemon_message(const Message& message, TimePoint now) {
     probe(*probe_message, now);
   } else if (const auto* live = std::get_if<SetLive>(&message)) {
     if (live->max_queued_requests >= 0) dispatcher_.set_queued_max(live->max_queued_requests);
+    if (live->hold_deadline_ms >= 0) {
+      dispatcher_.set_hold_max(milliseconds(live->hold_deadline_ms));
+    }
     if (!live->log_level.empty()) actions_.emplace_back(SetLogLevel{live->log_level});
   } else if (const auto* drain_message = std::get_if<Drain>(&message)) {
     drain(*drain_message, now);
@@ -407,6 +433,7 @@ void Service::check_drained(TimePoint now) {
        batch = dispatcher_.take_actions()) {
     for (DispatchAction& action : batch) apply(std::move(action), now);
   }
+  log_failures();
   send_stats();
   actions_.emplace_back(Exit{});
 }

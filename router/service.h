@@ -101,6 +101,7 @@ class Service {
   void apply(DispatchAction&& action, TimePoint now);
   void deliver(TokenEvent&& event, TimePoint now);
   void fail(std::uint64_t id, const Error& error, TimePoint now);
+  void log_failures();
   void fail_job(ExchangeId exchange, const ApiError& error, TimePoint now);
   void cancel_choices(OpenJob& open);
   void flush_job(ExchangeId exchange, TimePoint now);
@@ -129,6 +130,7 @@ class Service {
   std::optional<TimePoint> drain_deadline_;
   bool exiting_ = false;
   std::set<std::string> unknown_logged_;
+  std::map<std::string, std::vector<std::string>> failures_;  // request ids by cause, to be logged
   std::vector<RouterAction> actions_;
 };
 

@@ -35,6 +35,7 @@ Result<RouterPlan> plan_router(const RouterSetup& setup) {
   std::random_device random;
   ServiceSetup service;
   service.limits.queued_max = options.values.max_queued_requests;
+  service.limits.hold_max = options.values.hold_deadline;
   service.limits.running_max = options.values.max_running_requests;
   service.random_seed = (std::uint64_t{random()} << 32U) | random();
   return RouterPlan{

@@ -89,6 +89,12 @@ Status Engine::allocate_kv(Blocks blocks, std::int64_t sequences_max) {
 }
 
 Result<TensorView> Engine::run(const StepPlan& plan) {
+  if (line_ != nullptr) {
+    const bool prefills = std::ranges::any_of(
+        plan.sequences, [](const StepSequence& sequence) { return sequence.tokens > 1; });
+    line_->activity.store(prefills ? Activity::prefill : Activity::decode);
+    line_->steps.fetch_add(1);
+  }
   sequences_.clear();
   for (const StepSequence& sequence : plan.sequences) {
     const auto table = std::span(plan.blocks)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
 #include "worker/arena.h"
 #include "worker/collective/collective.h"
@@ -40,6 +41,9 @@ class Engine {
   // next call. Errors: the collective's (a peer is gone).
   Result<TensorView> run(const StepPlan& plan);
 
+  // From here on each step is told there, and whether it has rows of a prompt.
+  void mark_steps(RankLine* line) { line_ = line; }
+
   const KvCache& cache() const { return cache_; }
   // Limits of a step, once KV is allocated.
   const StepLimits& step_limits() const { return step_limits_; }
@@ -54,6 +58,7 @@ class Engine {
   MappedMemory kv_memory_;
   StepLimits step_limits_;
   std::vector<SequenceRows> sequences_;
+  RankLine* line_ = nullptr;
 };
 
 }  // namespace plimsoll

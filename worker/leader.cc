@@ -113,7 +113,9 @@ void Leader::handle(const std::string& peer, const Generate& generate) {
   if (const Status status = check_sampling(generate.sampling); !status) {
     return refuse(status.error());
   }
-  const Result<Scheduler::Added> added = scheduler_.add(generate.prompt, generate.sampling);
+  const Result<Scheduler::Added> added =
+      scheduler_.add(generate.prompt, generate.sampling,
+                     {.emitted = generate.emitted, .prompt_reported = generate.prompt_reported});
   if (!added) return refuse(added.error());
   if (added->done) return send(peer, {finish_event(generate.id, "length")});
   clients_[added->id] = {peer, generate.id};

@@ -27,8 +27,9 @@ int fail(const plimsoll::Error& error) {
 int main(int argc, char** argv) {
   using namespace plimsoll;  // NOLINT(google-build-using-namespace): main wires, nothing more
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const Result<WorkerArguments> arguments = parse_worker_arguments(words);
+  Result<WorkerArguments> arguments = parse_worker_arguments(words);
   if (!arguments) return fail(arguments.error());
+  arguments->has_own_process = true;
   log_start(fmt::format("worker {}.{}", arguments->replica, arguments->rank), LogLevel::info);
   std::signal(SIGTERM, end_at_once);
   std::signal(SIGINT, SIG_IGN);  // a terminal's Ctrl-C goes to the group; the daemon decides

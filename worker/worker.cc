@@ -19,6 +19,7 @@
 #include "shared/control/channel.h"
 #include "shared/memory/step_message.h"
 #include "worker/collective/shm_collective.h"
+#include "worker/crash_handler.h"
 #include "worker/follower.h"
 #include "worker/leader.h"
 #include "worker/placement.h"
@@ -52,6 +53,8 @@ class Worker {
   Result<T> await(const char* what);
   Status load();
   Status join_group(Rank::Setup& setup);
+  bool has_peers() const { return launched_.shards.ranks.size() > 1; }
+  void mark(Activity activity) const;
   Status commit();
   Status start_leader(const StepLimits& limits);
   Status start_follower(const StepLimits& limits);
@@ -72,6 +75,7 @@ class Worker {
   LaunchedRank launched_;
   std::optional<SharedBlock> segment_memory_;
   std::optional<ReplicaSegment> segment_;
+  std::optional<CrashHandler> crash_handler_;
   std::unique_ptr<Rank> rank_;
   std::optional<StepPublisher> publisher_;
   std::optional<StepReceiver> receiver_;
@@ -96,11 +100,13 @@ Status Worker::run() {
   if (const auto level = parse_log_level(launched_.options.log_level)) log_level(*level);
   const TimePoint begin = now();
   TRY(load());
-  LOG_INFO("loaded {} of weights in {:.2f} s", format_bytes(rank_->arena().taken(Term::weights)),
-           to_seconds(now() - begin));
+  LOG_DEBUG("loaded {} of weights in {:.2f} s", format_bytes(rank_->arena().taken(Term::weights)),
+            to_seconds(now() - begin));
   say(Loaded{rank_->measured()});
   TRY(commit());
   say(Ready{rank_->backend().description()});
+  mark(Activity::idle);
+  rank_->engine().mark_steps(&segment_->line(static_cast<int>(arguments_.rank)));
   return leader_ ? serve_as_leader() : serve_as_follower();
 }
 
@@ -156,10 +162,6 @@ Status Worker::load() {
 }
 
 Status Worker::join_group(Rank::Setup& setup) {
-  if (launched_.shards.ranks.size() == 1) {
-    setup.collective = make_single_collective();
-    return {};
-  }
   TaggedFd received = TRY_CONTEXT("get the ranks' shared segment: ",
                                   receive_descriptor(arguments_.parent_fd, kDescriptorDeadline));
   if (received.tag != "segment") {
@@ -172,11 +174,25 @@ Status Worker::join_group(Rank::Setup& setup) {
     return internal_error(fmt::format("the shared segment is for {} ranks and the plan has {}",
                                       segment_->ranks(), launched_.shards.ranks.size()));
   }
+  if (arguments_.has_own_process) {
+    crash_handler_.emplace(
+        TRY(CrashHandler::install(*segment_, static_cast<int>(arguments_.rank))));
+  }
+  TRY(segment_->hold_life(static_cast<int>(arguments_.rank)));
+  mark(Activity::loading);
+  if (!has_peers()) {
+    setup.collective = make_single_collective();
+    return {};
+  }
   ShmCollectiveOptions options;
   options.rank = static_cast<int>(arguments_.rank);
   options.spin = launched_.backend.spin;
   setup.collective = TRY(make_shm_collective(*segment_, options));
   return {};
+}
+
+void Worker::mark(Activity activity) const {
+  if (segment_) segment_->line(static_cast<int>(arguments_.rank)).activity.store(activity);
 }
 
 void Worker::report(const LoadProgress& progress) {
@@ -194,10 +210,11 @@ Status Worker::commit() {
                                       committed.kv_blocks, launched_.kv_blocks));
   }
   TRY(rank_->engine().allocate_kv(committed.kv_blocks, launched_.running_requests_max));
+  mark(Activity::warming);
   say(Progress{.phase = "warming", .done = 0, .total = 1});
   const StepLimits& limits = rank_->engine().step_limits();
   const Bytes longest = step_bytes_max(limits) + kRingLengthBytes;
-  if (segment_ && longest > std::ssize(segment_->ring_memory())) {
+  if (has_peers() && longest > std::ssize(segment_->ring_memory())) {
     return does_not_fit(
         fmt::format("a step may take {} bytes in the ring between the ranks, which has {}; lower "
                     "--max-total-tokens or --max-running-requests",
@@ -207,7 +224,7 @@ Status Worker::commit() {
 }
 
 Status Worker::start_leader(const StepLimits& limits) {
-  if (segment_) {
+  if (has_peers()) {
     StepPublisher::Options options;
     options.spin = launched_.backend.spin;
     publisher_.emplace(*segment_, options);
@@ -259,16 +276,19 @@ Status Worker::serve_as_leader() {
       continue;
     }
     if (drain_until_) return leader_->stop();
+    mark(Activity::idle);
     TRY(check_group());
     // Sending may have used up an arrival's wake-up: sleep only after a look that found nothing.
-    if (!any) wait_for_messages(segment_ ? kIdleLook : Duration(seconds(1)));
+    if (!any) wait_for_messages(has_peers() ? kIdleLook : Duration(seconds(1)));
   }
 }
 
 Status Worker::serve_as_follower() {
   while (true) {
     (void)take_control();
-    if (TRY(follower_->follow(kIdleLook)) == Followed::stop) return {};
+    const Followed followed = TRY(follower_->follow(kIdleLook));
+    if (followed == Followed::stop) return {};
+    if (followed == Followed::nothing) mark(Activity::idle);
   }
 }
 

@@ -19,7 +19,8 @@ struct WorkerArguments {
   std::string instance;  // of the daemon, said back to it
   std::int64_t replica = 0;
   std::int64_t rank = 0;
-  int parent_fd = kParentFd;  // another one in tests
+  int parent_fd = kParentFd;     // another one in tests
+  bool has_own_process = false;  // so that it may handle the process's crashes
 };
 
 // --control ENDPOINT --instance WORD --replica N --rank N

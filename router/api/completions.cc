@@ -98,7 +98,9 @@ Refusal plan_completion(ModelContext& model, const CompletionInputs& inputs, Com
       return refusal;
     }
     for (std::int64_t sample = 0; sample < fields.n; ++sample) {
-      Generate generate{.id = 0, .prompt = prompt.ids, .sampling = sampling};
+      Generate generate;
+      generate.prompt = prompt.ids;
+      generate.sampling = sampling;
       generate.sampling.max_tokens = budget.max_tokens;
       generate.sampling.seed =
           fields.seed.value_or(inputs.random_seed) + static_cast<std::uint64_t>(sample);

@@ -94,6 +94,8 @@ void write_counters(Writer& writer, const Metrics& metrics) {
   }
   writer.number("plimsoll_requests_failed_total", "counter",
                 "Completion requests that ended with an error.", metrics.failed);
+  writer.number("plimsoll_requests_resumed_total", "counter",
+                "Times that a choice went on after its replica was lost.", metrics.resumed);
   writer.number("plimsoll_requests_abandoned_total", "counter",
                 "Completion requests whose client went away.", metrics.abandoned);
   writer.family("plimsoll_http_responses_total", "counter", "HTTP responses, by status.");

@@ -23,6 +23,7 @@ struct Metrics {
   std::map<int, std::int64_t> responses;         // by status
   std::map<std::string, std::int64_t> finished;  // completion requests by finish reason
   std::int64_t failed = 0;                       // completion requests that ended with an error
+  std::int64_t resumed = 0;                      // times that one went on after its replica's loss
   std::int64_t abandoned = 0;                    // whose client went away
   std::int64_t prompt_tokens = 0;
   std::int64_t generation_tokens = 0;

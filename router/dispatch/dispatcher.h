@@ -3,19 +3,23 @@
 //
 // A request goes to the ready replica with the least outstanding work. Few requests at a time wait
 // at a leader; the others wait here, first come first served, so that they can go to whichever
-// replica is free first and are not lost with one. A request that has no token yet moves to another
-// replica (or waits for one) when its own is lost; one that has tokens ends with an error.
+// replica is free first. When a replica is lost its requests go on at another one, or wait for one,
+// from where the client has seen them (resume.h); only when that has failed too often, or no
+// replica comes in time, do they end with an error. What was accepted once and lost its place comes
+// on top of the queue's limit.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "router/dispatch/replica_table.h"
+#include "router/dispatch/resume.h"
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
 #include "shared/control/messages.h"
@@ -26,9 +30,9 @@ struct DispatchLimits {
   std::int64_t queued_max = 1024;           // waiting here
   std::optional<std::int64_t> running_max;  // of a replica, where it is an option: all sent at once
   std::int64_t unstarted_max = 16;          // sent to a replica without a token yet, else
-  int attempts_max = 3;                     // replicas that one request may be lost with
-  Duration no_replica_max = seconds(30);    // to wait for any replica to become ready
+  Duration hold_max = seconds(60);          // to wait for any replica to become ready
   Duration queue_max = std::chrono::hours(1);  // to wait in all
+  ResumeLimits resume;
 };
 
 struct SendGenerate {
@@ -37,7 +41,7 @@ struct SendGenerate {
 };
 struct SendCancel {
   std::int64_t replica = 0;
-  std::uint64_t id = 0;
+  std::uint64_t id = 0;  // as in its Generate
 };
 struct Deliver {
   TokenEvent event;
@@ -54,56 +58,80 @@ struct ConnectLeader {
 struct DropLeader {
   std::int64_t replica = 0;
 };
+// Requests that were on a replica which is gone, and go on elsewhere or when it is back.
+struct Resume {
+  std::int64_t replica = 0;
+  std::int64_t requests = 0;
+  std::string state;  // of the replica
+};
 using DispatchAction =
-    std::variant<SendGenerate, SendCancel, Deliver, Fail, ConnectLeader, DropLeader>;
+    std::variant<SendGenerate, SendCancel, Deliver, Fail, ConnectLeader, DropLeader, Resume>;
 
 class Dispatcher {
  public:
   explicit Dispatcher(DispatchLimits limits) : limits_(limits) {}
 
   void set_queued_max(std::int64_t queued_max) { limits_.queued_max = queued_max; }
+  void set_hold_max(Duration hold_max) { limits_.hold_max = hold_max; }
   // Whether `count` more requests can be taken; else why not. Code::unavailable.
   Status admit(std::int64_t count) const;
 
-  // REQUIRES: an id never used before.
+  // REQUIRES: an id never used before, below kRequestIdsEnd.
   void submit(Generate generate, TimePoint now);
   // To that replica or none, past the queue (a probe). False where it isn't ready.
   bool submit_to(std::int64_t replica, Generate generate, TimePoint now);
   void cancel(std::uint64_t id);
   void tokens(std::int64_t replica, StepTokens&& step, TimePoint now);
   void replicas(const Replicas& message, TimePoint now);
-  // The message of a SendGenerate could not be sent.
-  void send_failed(std::uint64_t id, const Error& error);
+  // The Generate with that id could not be sent.
+  void send_failed(std::uint64_t wire_id, const Error& error, TimePoint now);
+  // REQUIRES: a few times a second.
   void tick(TimePoint now);
   std::vector<DispatchAction> take_actions();
 
   const ReplicaTable& table() const { return table_; }
   const std::string& deployment_state() const { return deployment_state_; }
   const std::string& reason() const { return reason_; }
-  std::int64_t queued() const { return static_cast<std::int64_t>(queue_.size()); }
+  std::int64_t queued() const {
+    return static_cast<std::int64_t>(queue_.size() + suspects_.size() + held_.size());
+  }
   std::int64_t open() const { return static_cast<std::int64_t>(requests_.size()); }
 
  private:
+  // Where a request is that is on no replica.
+  enum class Place { queue, suspects, awaits_verdict, pauses };
   struct Request {
-    Generate generate;
-    std::vector<std::int64_t> emitted;  // what a resume continues from
+    explicit Request(Generate generate) : resume(std::move(generate)) {}
+    Resumable resume;
     std::optional<std::int64_t> replica;
+    Place place = Place::queue;
     bool pinned = false;
-    bool started = false;
-    int attempts = 0;
+    bool started = false;  // on its present replica
     TimePoint arrived;
     TimePoint waiting_since;
   };
   using Requests = std::map<std::uint64_t, Request>;
 
+  bool may_come_back() const;
   void send(std::uint64_t id, Request& request, std::int64_t replica);
-  void dispatch_queue();
+  void dispatch();
+  void run_suspect();
   std::optional<std::int64_t> best_replica() const;
-  bool has_room(const Replica& replica) const;
+  std::optional<std::int64_t> emptiest_replica() const;
+  std::int64_t company(const Replica& replica) const;
+  bool has_room(std::int64_t id, const Replica& replica) const;
   void event(std::int64_t replica_id, Replica& replica, TokenEvent&& event, TimePoint now);
   void mark_started(Replica& replica, Request& request) const;
+  void take_from_replica(std::uint64_t id, Request& request);
+  void take_from_queue(std::uint64_t id, const Request& request);
+  void put(std::uint64_t id, Request& request, Place place);
   void forget(Requests::iterator found);
-  void lose(std::uint64_t id, const std::string& why, TimePoint now);
+  void drop(std::uint64_t id, Error error);
+  void lose(const ReplicaChanges::Lost& lost, TimePoint now);
+  void judge(const LossLedger::Verdict& verdict);
+  void refused(std::uint64_t id, const std::string& why, TimePoint now);
+  void end_pauses();
+  std::vector<std::uint64_t> waiting() const;
   void fail(std::uint64_t id, Error error);
 
   DispatchLimits limits_;
@@ -113,7 +141,13 @@ class Dispatcher {
   bool ever_ready_ = false;
   TimePoint none_ready_since_;
   Requests requests_;
-  std::deque<std::uint64_t> queue_;  // oldest first
+  LossLedger losses_;
+  // Each oldest first. Held ones wait for a verdict, or pause after a refusal.
+  std::deque<std::uint64_t> queue_;
+  std::deque<std::uint64_t> suspects_;
+  std::set<std::uint64_t> held_;
+  std::optional<std::uint64_t> tested_;  // the suspect that runs
+  std::optional<std::int64_t> bench_;    // the replica kept free of others for suspects
   std::vector<DispatchAction> actions_;
 };
 

@@ -42,7 +42,7 @@ ReplicaChanges ReplicaTable::update(const std::vector<ReplicaInfo>& infos) {
     changes.disconnect.push_back(id);
     const auto now = next.find(id);
     const std::string state = now == next.end() ? "removed" : now->second.state;
-    changes.lost.push_back({id, state, std::move(old.requests)});
+    changes.lost.push_back({id, old.incarnation, state, std::move(old.requests)});
   }
   replicas_ = std::move(next);
   return changes;
@@ -50,6 +50,13 @@ ReplicaChanges ReplicaTable::update(const std::vector<ReplicaInfo>& infos) {
 
 std::int64_t ReplicaTable::ready_count() const {
   return std::ranges::count_if(replicas_, [](const auto& entry) { return entry.second.ready(); });
+}
+
+bool ReplicaTable::any_coming() const {
+  return std::ranges::any_of(replicas_, [](const auto& entry) {
+    const std::string& state = entry.second.state;
+    return state == "loading" || state == "warming" || state == "restarting";
+  });
 }
 
 }  // namespace plimsoll

@@ -33,6 +33,7 @@ struct Replica {
 struct ReplicaChanges {
   struct Lost {
     std::int64_t replica = 0;
+    std::int64_t incarnation = 0;
     std::string state;
     std::set<std::uint64_t> requests;
   };
@@ -48,6 +49,8 @@ class ReplicaTable {
   std::map<std::int64_t, Replica>& replicas() { return replicas_; }
   const std::map<std::int64_t, Replica>& replicas() const { return replicas_; }
   std::int64_t ready_count() const;
+  // Whether one that is not ready is on its way to become so.
+  bool any_coming() const;
 
  private:
   std::map<std::int64_t, Replica> replicas_;

@@ -64,7 +64,6 @@ Status HttpServer::listen(UniqueFd listener) {
   if (!error) acceptor_.non_blocking(true, error);
   if (error) return invalid("listen for HTTP: " + error.message());
   url_ = url_of(endpoint);
-  accept();
   sweep();
   return {};
 }

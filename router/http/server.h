@@ -39,8 +39,10 @@ class HttpServer : private ConnectionHost {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Takes a listening TCP socket. Errors: it is none.
+  // Takes a listening TCP socket; connections wait in it. Errors: it is none.
   Status listen(UniqueFd listener);
+  // Accepts them from here on; once.
+  void start() { accept(); }
   const std::string& url() const { return url_; }
 
   void respond(ExchangeId exchange, const HttpResponse& response);

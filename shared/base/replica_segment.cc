@@ -1,6 +1,9 @@
 #include "shared/base/replica_segment.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
 #include <new>
 
 #include <fmt/format.h>
@@ -12,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x4C4F534D494C50ULL;  // "PLIMSOL"
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr Bytes kRingBytesMin = 1024;
 constexpr Bytes kSegmentAlign = 128;
 
@@ -72,6 +75,62 @@ Status check_shape(const ReplicaSegmentShape& shape) {
 
 }  // namespace
 
+std::string describe_op(const RoundOp& op) {
+  switch (op.kind) {
+    case OpKind::all_reduce_add:
+      return fmt::format("all_reduce_add [{}, {}] chunk {}", op.rows, op.cols, op.chunk);
+    case OpKind::gather:
+      return fmt::format("gather [{}, {}] chunk {}", op.rows, op.cols, op.chunk);
+    case OpKind::barrier:
+      return "barrier";
+    case OpKind::none:
+      break;
+  }
+  return fmt::format("operation {}", static_cast<std::uint32_t>(op.kind));
+}
+
+const char* activity_name(Activity activity) {
+  switch (activity) {
+    case Activity::none:
+      break;
+    case Activity::loading:
+      return "loading";
+    case Activity::warming:
+      return "warming";
+    case Activity::idle:
+      return "idle";
+    case Activity::prefill:
+      return "prefill";
+    case Activity::decode:
+      return "decode";
+  }
+  return "";
+}
+
+std::string describe_mark(const RankMark& mark) {
+  std::string text;
+  switch (mark.activity) {
+    case Activity::none:
+      break;
+    case Activity::loading:
+    case Activity::warming:
+      text = fmt::format("while {}", activity_name(mark.activity));
+      break;
+    case Activity::idle:
+      text = fmt::format("after step {} (idle)", mark.steps);
+      break;
+    case Activity::prefill:
+    case Activity::decode:
+      text = fmt::format("in step {} ({})", mark.steps, activity_name(mark.activity));
+      break;
+  }
+  if (mark.op.kind != OpKind::none) {
+    text += fmt::format("{}collective {}: {}", text.empty() ? "" : ", ", mark.round,
+                        describe_op(mark.op));
+  }
+  return text;
+}
+
 Bytes replica_segment_bytes(const ReplicaSegmentShape& shape) {
   return ring_at(shape) + round_up(shape.ring_bytes, kSegmentAlign);
 }
@@ -86,8 +145,13 @@ Result<ReplicaSegment> init_replica_segment(std::span<std::byte> memory,
   CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % kSegmentAlign == 0);
   auto* head = new (memory.data()) Header{};
   new (memory.data() + kRingLineAt) RingLine{};
+  pthread_mutexattr_t shared_and_robust;
+  ::pthread_mutexattr_init(&shared_and_robust);  // neither can fail on Linux
+  ::pthread_mutexattr_setpshared(&shared_and_robust, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&shared_and_robust, PTHREAD_MUTEX_ROBUST);
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    new (memory.data() + kRankLinesAt + rank * static_cast<Bytes>(sizeof(RankLine))) RankLine{};
+    std::byte* at = memory.data() + kRankLinesAt + rank * static_cast<Bytes>(sizeof(RankLine));
+    ::pthread_mutex_init(&(new (at) RankLine{})->life, &shared_and_robust);
   }
   head->magic = kMagic;
   head->version = kVersion;
@@ -121,6 +185,45 @@ Result<ReplicaSegment> ReplicaSegment::attach(std::span<std::byte> memory) {
 RankLine& ReplicaSegment::line(int rank) const {
   CHECK(rank >= 0 && rank < shape_.ranks);
   return reinterpret_cast<RankLine*>(base_ + kRankLinesAt)[rank];
+}
+
+RankMark ReplicaSegment::mark(int rank) const {
+  const RankLine& from = line(rank);
+  RankMark mark;
+  mark.round = from.round.load(std::memory_order_acquire);
+  mark.op = from.ops[mark.round & 1U];
+  mark.steps = from.steps.load();
+  mark.activity = from.activity.load();
+  mark.crash_signal = from.crash_signal.load();
+  mark.crash_address = from.crash_address.load();
+  return mark;
+}
+
+Status ReplicaSegment::hold_life(int rank) const {
+  RankLine& own = line(rank);
+  const int failed = ::pthread_mutex_trylock(&own.life);
+  if (failed != 0) {
+    return internal_error(
+        fmt::format("hold the life mutex of rank {}: {}", rank, std::strerror(failed)));
+  }
+  own.is_held.store(1);
+  return {};
+}
+
+bool ReplicaSegment::is_life_held(int rank) const { return line(rank).is_held.load() != 0; }
+
+bool ReplicaSegment::wait_for_death(int rank, Duration timeout) const {
+  pthread_mutex_t& life = line(rank).life;
+  timespec until{};
+  ::clock_gettime(CLOCK_MONOTONIC, &until);
+  const std::int64_t end = until.tv_nsec + std::chrono::nanoseconds(timeout).count();
+  until.tv_sec += end / 1'000'000'000;
+  until.tv_nsec = end % 1'000'000'000;
+  const int got = ::pthread_mutex_clocklock(&life, CLOCK_MONOTONIC, &until);
+  if (got == ETIMEDOUT) return false;
+  if (got == EOWNERDEAD) (void)::pthread_mutex_consistent(&life);
+  if (got == 0 || got == EOWNERDEAD) (void)::pthread_mutex_unlock(&life);
+  return true;
 }
 
 RingLine& ReplicaSegment::ring() const { return *reinterpret_cast<RingLine*>(base_ + kRingLineAt); }

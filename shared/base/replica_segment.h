@@ -12,6 +12,9 @@
 #include <string>
 #include <string_view>
 
+#include <pthread.h>
+
+#include "shared/base/clock.h"
 #include "shared/base/result.h"
 #include "shared/base/units.h"
 
@@ -28,12 +31,19 @@ struct ReplicaSegmentShape {
   std::uint64_t generation = 0;
 };
 
+enum class OpKind : std::uint32_t { none = 0, all_reduce_add = 1, gather = 2, barrier = 3 };
+
 // What a rank says about the round that it has joined, so that peers can see divergence.
 struct RoundOp {
-  std::uint32_t kind = 0;  // of the collective's own numbering
+  OpKind kind = OpKind::none;
   std::uint32_t chunk = 0;
   std::int64_t rows = 0, cols = 0;
 };
+std::string describe_op(const RoundOp& op);  // "all_reduce_add [4, 512] chunk 0"
+
+// What a rank is doing. A step that has a row of any prompt is a prefill.
+enum class Activity : std::uint32_t { none, loading, warming, idle, prefill, decode };
+const char* activity_name(Activity activity);
 
 // One rank's counters. A counter and the count of its sleepers share a line; waiters sleep on the
 // counter. Counters wrap: compare by signed difference.
@@ -45,7 +55,30 @@ struct alignas(128) RankLine {
   std::atomic<std::uint32_t> taken_sleepers;
   std::atomic<std::uint64_t> taken_bytes;
   std::atomic<std::uint32_t> joined;  // not 0: a process runs, or ran, as this rank
+  // For whoever finds the rank dead or stuck.
+  alignas(64) std::atomic<std::uint32_t> steps;  // begun since start
+  std::atomic<Activity> activity;
+  // By the rank's crash handler.
+  std::atomic<std::int32_t> crash_signal;  // 0: none
+  std::atomic<std::uint64_t> crash_address;
+  // Held by the rank for as long as its process lives: at the end of a process the kernel gives its
+  // robust mutexes up long before it has taken its memory apart and tells the parent.
+  alignas(64) pthread_mutex_t life;
+  std::atomic<std::uint32_t> is_held;
 };
+
+// Where a rank is, or was when it died.
+struct RankMark {
+  std::uint32_t round = 0;
+  RoundOp op;  // of that round
+  std::uint32_t steps = 0;
+  Activity activity = Activity::none;
+  std::int32_t crash_signal = 0;
+  std::uint64_t crash_address = 0;
+};
+// "in step 17 (decode), collective 530: all_reduce_add [4, 512] chunk 0"; "" where nothing is
+// known.
+std::string describe_mark(const RankMark& mark);
 
 struct alignas(128) RingLine {
   std::atomic<std::uint32_t> published;  // steps that rank 0 has put into the ring
@@ -63,6 +96,13 @@ class ReplicaSegment {
   std::uint64_t generation() const { return shape_.generation; }
 
   RankLine& line(int rank) const;
+  RankMark mark(int rank) const;
+  // From here on the death of the calling thread, which lives as long as its process, is seen by
+  // those who wait for it. Errors: it is held, or the kernel does not have robust mutexes.
+  Status hold_life(int rank) const;
+  bool is_life_held(int rank) const;
+  // REQUIRES: it was held. Whether it is not any more.
+  bool wait_for_death(int rank, Duration timeout) const;
   RingLine& ring() const;
   std::span<std::byte> ring_memory() const;
   // The slot into which a rank writes in rounds of that parity (round & 1).
@@ -71,8 +111,9 @@ class ReplicaSegment {
   bool aborted() const;
   std::string abort_reason() const;  // "" when not aborted
   // Ends the group's work: every call of every rank fails with this reason from now on, and
-  // sleepers wake. Any process that maps the segment may call; the first reason is kept. Takes at
-  // most about 20 ms, even when another process died in the middle of its abort.
+  // sleepers wake. Any process that maps the segment may call, from a signal handler too; the first
+  // reason is kept. Takes at most about 20 ms, even when another process died in the middle of its
+  // abort.
   void abort(std::string_view reason) const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-constexpr std::int64_t kProtocolVersion = 1;
+constexpr std::int64_t kProtocolVersion = 2;
 
 // ---- worker and daemon ----
 
@@ -122,10 +122,11 @@ struct SetLive {
   std::string log_level;
   std::int64_t max_queued_requests = 0;
   std::int64_t step_time_max_ms = 0;
+  std::int64_t hold_deadline_ms = 0;
   template <typename V>
   void fields(V& v) {
     v("log_level", log_level), v("max_queued_requests", max_queued_requests);
-    v("step_time_max_ms", step_time_max_ms);
+    v("step_time_max_ms", step_time_max_ms), v("hold_deadline_ms", hold_deadline_ms);
   }
 };
 
@@ -157,10 +158,16 @@ struct ReplicaInfo {
   std::string state;     // "loading", "warming", "ready", "draining", "failed", "restarting"
   std::string endpoint;  // of its leader, once ready
   std::int64_t incarnation = 0;  // grows with each start of its workers
+  // The last of its incarnations whose cause of death is known (0: none), and whether it was a
+  // fault of a worker itself (a crash, a failed check), which the requests on board may have
+  // caused.
+  std::int64_t ended_incarnation = 0;
+  bool ended_by_fault = false;
   template <typename V>
   void fields(V& v) {
     v("replica", replica), v("state", state), v("endpoint", endpoint);
-    v("incarnation", incarnation);
+    v("incarnation", incarnation), v("ended_incarnation", ended_incarnation);
+    v("ended_by_fault", ended_by_fault);
   }
 };
 
@@ -263,13 +270,19 @@ struct Sampling {
   }
 };
 
+// A request, or the rest of one that another leader did not finish: then `emitted` has the tokens
+// that it gave, which count as generated here, and `prompt_reported` how many of prompt_logprobs
+// are not to be given again. What follows are the tokens that would have followed there.
 struct Generate {
   std::uint64_t id = 0;  // the router's; never reused in its life
   std::vector<std::int64_t> prompt;
   Sampling sampling;
+  std::vector<std::int64_t> emitted;
+  std::int64_t prompt_reported = 0;
   template <typename V>
   void fields(V& v) {
     v("id", id), v("prompt", prompt), v("sampling", sampling);
+    v("emitted", emitted), v("prompt_reported", prompt_reported);
   }
 };
 

@@ -43,7 +43,7 @@ Status check_assumptions(std::string_view text) {
   return {};
 }
 
-constexpr std::array<OptionRow, 33> kTable = {{
+constexpr std::array<OptionRow, 34> kTable = {{
     {.name = "model",
      .group = "Model",
      .field = &Options::model,
@@ -277,6 +277,14 @@ constexpr std::array<OptionRow, 33> kTable = {{
      .unit = "requests",
      .effect = Effect::live,
      .help = "Requests that may wait in the router, over all replicas; more are refused with 503."},
+    {.name = "hold-deadline",
+     .group = "Scheduling",
+     .field = &Options::hold_deadline,
+     .kind = OptionKind::duration,
+     .min = 0,
+     .max = kHour,
+     .effect = Effect::live,
+     .help = "How long the router holds requests, begun or not, while no replica is ready."},
 
     {.name = "host",
      .group = "HTTP",

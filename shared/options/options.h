@@ -47,6 +47,7 @@ struct Options {
   std::optional<Tokens> chunked_prefill_size;  // most of a step; adapts below it
   milliseconds step_time_max{250};
   std::int64_t max_queued_requests = 1024;  // waiting in the router, over all replicas
+  milliseconds hold_deadline{60'000};       // of requests while no replica is ready
 
   // HTTP
   std::string host = "127.0.0.1";

@@ -113,9 +113,10 @@ TEST_F(CohortTest, OfRanksThatAllFellSilentTheOneWhomTheOthersWaitForIsNamed) {
       ASSERT_EQ(cohort.state(), CohortState::ready);
       for (TimePoint at = kStart; cohort.state() == CohortState::ready; at += milliseconds(100)) {
         ASSERT_LT(at, kStart + seconds(600));
-        std::vector<std::uint32_t> rounds(3, base + 1);
-        rounds[stopped] = base;
-        cohort.note_rounds(rounds);
+        std::vector<RankMark> marks(3);
+        for (RankMark& mark : marks) mark.round = base + 1;
+        marks[stopped].round = base;
+        cohort.note_marks(marks);
         cohort.tick(at, out_);
       }
       out_.clear();
@@ -127,6 +128,33 @@ TEST_F(CohortTest, OfRanksThatAllFellSilentTheOneWhomTheOthersWaitForIsNamed) {
       EXPECT_EQ(cause->rank, stopped) << cause->message;
     }
   }
+}
+
+TEST_F(CohortTest, ADeathIsActedOnBeforeTheProcessIsGone) {
+  Cohort cohort = this->cohort();
+  bring_up(cohort, 1, kStart);
+  out_.clear();
+  cohort.child_dying(1, kStart, out_);
+  EXPECT_EQ(cohort.state(), CohortState::dying);
+  EXPECT_EQ(count<AbortSegment>(), 1U);
+  // It takes the kernel longer than the peers get, so that all are killed.
+  cohort.tick(kStart + milliseconds(400), out_);
+  EXPECT_EQ(count<Kill>(), 2U);
+  cohort.child_exited(0, {true, SIGKILL}, kStart + milliseconds(410), out_);
+  cohort.child_exited(1, {true, SIGKILL}, kStart + milliseconds(800), out_);
+  EXPECT_EQ(count<AbortSegment>(), 1U);
+  EXPECT_EQ(cohort.take_cause()->rank, 1);
+}
+
+TEST_F(CohortTest, TellsWhatItsLastIncarnationEndedOf) {
+  Cohort cohort = this->cohort();
+  bring_up(cohort, 7, kStart);
+  EXPECT_EQ(cohort.ended_incarnation(), 0);
+  cohort.child_exited(0, {true, SIGSEGV}, kStart, out_);
+  EXPECT_EQ(cohort.ended_incarnation(), 0) << "its peer is still there";
+  cohort.child_exited(1, {true, SIGKILL}, kStart, out_);
+  EXPECT_EQ(cohort.ended_incarnation(), 7);
+  EXPECT_TRUE(cohort.ended_by_fault());
 }
 
 TEST_F(CohortTest, ADrainedCohortIsNotStartedAgain) {

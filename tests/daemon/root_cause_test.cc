@@ -28,6 +28,36 @@ TEST(RootCause, ASignalOutweighsTheEchoesOfIt) {
   EXPECT_EQ(cause.code, Code::unavailable);
 }
 
+TEST(RootCause, SaysWhereARankWasAndWhetherTheFaultIsItsOwn) {
+  RankMark mark{.round = 530,
+                .op = {.kind = OpKind::all_reduce_add, .chunk = 0, .rows = 4, .cols = 512},
+                .steps = 17,
+                .activity = Activity::decode,
+                .crash_signal = SIGSEGV,
+                .crash_address = 0x10};
+  // Its core was still being written when it was killed with its peers.
+  LastWords crashed = ended(1, {true, SIGKILL, mark});
+  crashed.was_killed = true;
+  const RootCause cause = find_root_cause(std::vector{crashed});
+  EXPECT_EQ(cause.message,
+            "rank 1 (pid 101) was killed by SIGSEGV at address 0x10, in step 17 (decode), "
+            "collective 530: all_reduce_add [4, 512] chunk 0");
+  EXPECT_TRUE(cause.is_own_fault);
+}
+
+TEST(RootCause, OnlyACrashOrABrokenInvariantIsAnOwnFault) {
+  for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE}) {
+    EXPECT_TRUE(find_root_cause(std::vector{ended(0, {true, number})}).is_own_fault) << number;
+  }
+  for (const Ending& ending :
+       {Ending{true, SIGKILL}, Ending{true, SIGTERM}, Ending{false, 0}, Ending{false, 75}}) {
+    EXPECT_FALSE(find_root_cause(std::vector{ended(0, ending)}).is_own_fault) << ending.code;
+  }
+  LastWords words = ended(0, {true, SIGKILL});
+  words.verdict = timed_out("hangs");
+  EXPECT_FALSE(find_root_cause(std::vector{words}).is_own_fault);
+}
+
 TEST(RootCause, AFaultOfItsOwnOutweighsAKillByUs) {
   std::vector<LastWords> ranks = {ended(0, {true, SIGKILL}, 1), ended(1, {false, 78}, 2)};
   ranks[0].was_killed = true;
@@ -46,6 +76,14 @@ TEST(RootCause, TheSupervisorsOwnVerdictComesFirst) {
 TEST(RootCause, AKillByOthersSaysSo) {
   const std::vector<LastWords> ranks = {ended(0, {true, SIGKILL})};
   EXPECT_NE(find_root_cause(ranks).message.find("not by plimsolld"), std::string::npos);
+}
+
+TEST(RootCause, AQuietExitThatCameFirstOutweighsTheEchoesOfIt) {
+  std::vector<LastWords> ranks = {ended(0, {false, 0}, 1), ended(1, {false, 75}, 2)};
+  ranks[1].fault = unavailable("rank 0 has died");
+  EXPECT_EQ(find_root_cause(ranks).rank, 1);
+  ranks[0].was_first = true;
+  EXPECT_EQ(find_root_cause(ranks).rank, 0);
 }
 
 TEST(RootCause, AQuietExitIsNamed) {

@@ -120,6 +120,7 @@ class RouterHarness {
     const Status sent = send_descriptor(pair_.parent.get(), "listener", listener.socket.get());
     EXPECT_TRUE(sent) << sent.error().message;
     url_ = hear<Listening>().url;
+    replicas({}, "loading");  // connections are accepted from here on
   }
 
   FakeRoot folder_;

@@ -114,8 +114,36 @@ TEST(Router, AClientThatHangsUpInTheQueueNeverReachesALeader) {
   EXPECT_EQ(leader.next_generate().prompt, byte_ids("z"));
 }
 
-TEST(Router, ALostReplicaEndsAStreamWithAnErrorAndWithoutDone) {
+TEST(Router, AStreamGoesOnWhereItWasWhenItsReplicaIsLost) {
   RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/completions", R"({"prompt":"xy","max_tokens":3,"stream":true,)"
+                                 R"("stream_options":{"include_usage":true}})");
+  const Generate lost = leader.next_generate();
+  leader.tokens(lost.id, byte_ids("a"));
+  client.read_until("\"text\":\"a\"");
+  router.replicas({{0, "restarting", "", 1, 1, false}});
+  FakeLeader again(router.endpoint("leader0b"));
+  router.replicas({{0, "ready", again.endpoint(), 2, 1, false}});
+  const Generate rest = again.next_generate();
+  EXPECT_EQ(rest.prompt, lost.prompt);
+  EXPECT_EQ(rest.emitted, byte_ids("a"));
+  EXPECT_EQ(rest.sampling.seed, lost.sampling.seed);
+  EXPECT_NE(rest.id, lost.id);
+  again.tokens(rest.id, byte_ids("b"));
+  again.tokens(rest.id, byte_ids("c"), "length");
+  const std::string end = client.read_until("0\r\n\r\n");
+  EXPECT_NE(end.find("\"text\":\"b\""), std::string::npos) << end;
+  EXPECT_NE(end.find("\"completion_tokens\":3"), std::string::npos) << end;
+  EXPECT_NE(end.find("[DONE]"), std::string::npos) << end;
+  EXPECT_EQ(end.find("error"), std::string::npos) << end;
+}
+
+TEST(Router, WithoutAReplicaInTimeAStreamEndsWithAnErrorAndWithoutDone) {
+  Options options;
+  options.hold_deadline = milliseconds(0);
+  RouterHarness router(options);
   FakeLeader& leader = router.ready_leader();
   RawHttp streaming(router.port());
   streaming.post("/v1/chat/completions", kChat);
@@ -133,7 +161,7 @@ TEST(Router, ALostReplicaEndsAStreamWithAnErrorAndWithoutDone) {
   EXPECT_EQ(probe.answer().status, 200);
   router.replicas({{0, "restarting", "", 2}});
   const std::string end = streaming.read_to_end();
-  EXPECT_NE(end.find("data: {\"error\":{\"message\":\"replica 0 was lost"), std::string::npos)
+  EXPECT_NE(end.find("data: {\"error\":{\"message\":\"no replica became ready"), std::string::npos)
       << end;
   EXPECT_EQ(end.find("[DONE]"), std::string::npos);
   RawAnswer answer = whole.answer();

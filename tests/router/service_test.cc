@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/log.h"
 #include "tests/router/tiny_context.h"
 
 namespace plimsoll {
@@ -249,7 +250,7 @@ TEST_F(ServiceTest, StatsAreSaidEachSecondAsASignOfLife) {
 
 TEST_F(ServiceTest, LiveChangesReachTheQueueAndTheLog) {
   ready();
-  service_.daemon_message(SetLive{"debug", 1, 250}, time_);
+  service_.daemon_message(SetLive{"debug", 1, 250, 60'000}, time_);
   take();
   EXPECT_EQ(log_level_, "debug");
   service_.daemon_message(Replicas{"serving", "", {{0, "restarting", "", 2}}}, time_);
@@ -260,7 +261,7 @@ TEST_F(ServiceTest, LiveChangesReachTheQueueAndTheLog) {
 
 TEST_F(ServiceTest, AQueueOfNoneIsALiveChangeToo) {
   ready();
-  service_.daemon_message(SetLive{"", 0, 250}, time_);
+  service_.daemon_message(SetLive{"", 0, 250, 60'000}, time_);
   service_.daemon_message(Replicas{"serving", "", {{0, "restarting", "", 2}}}, time_);
   complete(1, R"({"prompt":"x"})");
   EXPECT_EQ(responses_.at(1).status, 503);
@@ -303,12 +304,57 @@ TEST_F(ServiceTest, TokensOfOneStepMakeOneWriteAStream) {
   EXPECT_EQ(writes, 1);
 }
 
-TEST_F(ServiceTest, WhatFitsNoLeaderIsRefused) {
+TEST_F(ServiceTest, WhatFitsNoLeaderIsRefusedAfterAFewTries) {
   ready();
   complete(1, R"({"prompt":"x"})");
-  service_.send_failed(sent_.at(0).id, unavailable("its queue is full"), time_);
-  take();
+  for (int tries = 0; responses_.empty(); ++tries) {
+    ASSERT_LT(tries, 20);
+    if (!sent_.empty()) {
+      service_.send_failed(sent_.at(0).id, unavailable("its queue is full"), time_);
+    }
+    tick(milliseconds(250));
+  }
   EXPECT_EQ(responses_.at(1).status, 503);
+  EXPECT_NE(responses_.at(1).body.find("its queue is full"), std::string::npos);
+}
+
+TEST_F(ServiceTest, OneCauseThatFailsManyRequestsIsLoggedOnce) {
+  ready();
+  for (ExchangeId exchange = 1; exchange <= 90; ++exchange) {
+    complete(exchange, R"({"prompt":"x","stream":true})");
+  }
+  ::testing::internal::CaptureStderr();
+  log_start("router", LogLevel::info);
+  service_.daemon_message(Replicas{"failed", "it broke", {{0, "failed", "", 1}}}, time_);
+  take();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 2) << log;  // what was lost, and what failed with it
+  EXPECT_NE(log.find("and 87 more failed"), std::string::npos) << log;
+}
+
+TEST_F(ServiceTest, ARequestThatGoesOnElsewhereIsCountedOnce) {
+  ready(2);
+  complete(1, R"({"prompt":"xy","max_tokens":3})");
+  tokens(sent_.at(0).id, "a");
+  service_.daemon_message(
+      Replicas{"serving", "", {{0, "restarting", "", 1, 1, false}, {1, "ready", "ipc://x", 1}}},
+      time_);
+  take();
+  ASSERT_EQ(sent_.size(), 1U);
+  StepTokens rest;
+  rest.events.push_back(event_of(sent_[0].id, "bc"));
+  rest.events.back().finish = "length";
+  service_.leader_tokens(1, std::move(rest), time_);
+  take();
+  const Json body = parsed(responses_.at(1).body);
+  EXPECT_EQ(body.find("choices")->as_array()[0].find("text")->as_string(), "abc");
+  EXPECT_EQ(body.find("usage")->find("completion_tokens")->as_int(), 3);
+  const std::string metrics = get("/metrics").body;
+  EXPECT_NE(metrics.find("plimsoll_requests_resumed_total{model_name=\"ship\"} 1"),
+            std::string::npos)
+      << metrics;
+  EXPECT_NE(metrics.find("plimsoll_generation_tokens_total{model_name=\"ship\"} 3"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -39,10 +39,12 @@ TEST_F(SetupTest, LimitsComeFromTheOptions) {
   Options options;
   options.max_queued_requests = 7;
   options.max_running_requests = 3;
+  options.hold_deadline = milliseconds(250);
   const auto plan = plan_router(setup(options));
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->service.limits.queued_max, 7);
   EXPECT_EQ(plan->service.limits.running_max, 3);
+  EXPECT_EQ(plan->service.limits.hold_max, milliseconds(250));
 }
 
 TEST_F(SetupTest, WhatCannotBeUsedIsRefused) {

@@ -228,6 +228,69 @@ TEST(Leader, AnAnswerOnKeptBlocksHasTheBitsOfOneComputedFromItsFirstToken) {
   }
 }
 
+TEST(Leader, AContinuationGetsTheTokensAndBitsThatWouldHaveFollowed) {
+  constexpr std::uint64_t kRequests = 16;
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(testing::Message() << ranks << " ranks");
+    Replica replica({.ranks = ranks});
+    ASSERT_FALSE(HasFatalFailure());
+    std::map<std::uint64_t, Answer> whole;
+    for (std::uint64_t id = 1; id <= kRequests; ++id) replica.send(request(id));
+    whole.merge(replica.finish(kRequests));
+    // Cut anywhere, and all continued together, beside others than before.
+    std::map<std::uint64_t, std::size_t> cut;
+    for (std::uint64_t id = 1; id <= kRequests; ++id) {
+      Generate rest = request(id);
+      const auto& tokens = whole[id].tokens;
+      cut[id] = (id * 7) % tokens.size();
+      rest.emitted.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(cut[id]));
+      rest.id = 100 + id;
+      if (cut[id] > 0) rest.prompt_reported = std::ssize(whole[id].prompt_logprobs);
+      replica.send(rest);
+    }
+    auto continued = replica.finish(kRequests);
+    for (std::uint64_t id = 1; id <= kRequests; ++id) {
+      SCOPED_TRACE(testing::Message() << "request " << id << " after " << cut[id] << " tokens");
+      const Answer& before = whole[id];
+      const Answer& after = continued[100 + id];
+      const auto at = static_cast<std::ptrdiff_t>(cut[id]);
+      EXPECT_EQ(after.tokens,
+                std::vector<std::int64_t>(before.tokens.begin() + at, before.tokens.end()));
+      EXPECT_EQ(after.logprobs,
+                std::vector<double>(before.logprobs.begin() + 4 * at, before.logprobs.end()));
+      EXPECT_EQ(after.prompt_logprobs, at == 0 ? before.prompt_logprobs : std::vector<double>());
+      EXPECT_EQ(after.finish, before.finish);
+    }
+  }
+}
+
+TEST(Leader, PromptLogprobsGoOnWhereTheyWere) {
+  Replica replica({});
+  Generate asked = request(1);
+  asked.prompt.assign(40, 7);
+  asked.sampling.max_tokens = 1;
+  replica.send(asked);
+  const Answer whole = replica.finish(1)[1];
+  asked.id = 2;
+  asked.prompt_reported = 15;
+  replica.send(asked);
+  const Answer rest = replica.finish(1)[2];
+  EXPECT_EQ(rest.prompt_logprobs,
+            std::vector<double>(whole.prompt_logprobs.begin() + 15, whole.prompt_logprobs.end()));
+  EXPECT_EQ(rest.tokens, whole.tokens);
+}
+
+TEST(Leader, AContinuationWithNothingLeftToDoEndsAtOnce) {
+  Replica replica({});
+  Generate done = request(3);
+  done.sampling.max_tokens = 2;
+  done.emitted = {5, 6};
+  replica.send(done);
+  const Answer answer = replica.finish(1)[3];
+  EXPECT_EQ(answer.finish, "length");
+  EXPECT_TRUE(answer.tokens.empty());
+}
+
 TEST(Leader, AnswersHaveWhatWasAskedFor) {
   Replica replica({});
   const Generate asked = request(1);  // with log-probabilities of the prompt

@@ -167,9 +167,7 @@ class Supervisor {
     auto pair = descriptor_pair();
     ASSERT_TRUE(pair) << pair.error().message;
     worker.pair = std::move(*pair);
-    if (tp_ > 1) {
-      ASSERT_TRUE(send_descriptor(worker.pair.parent.get(), "segment", memory_->fd()));
-    }
+    ASSERT_TRUE(send_descriptor(worker.pair.parent.get(), "segment", memory_->fd()));
     WorkerArguments arguments;
     arguments.control = "ipc://" + (folder_.path() / "control").string();
     arguments.instance = "test";

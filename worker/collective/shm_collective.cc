@@ -20,21 +20,6 @@
 namespace plimsoll {
 namespace {
 
-enum OpKind : std::uint32_t { all_reduce_add_op = 1, gather_op = 2, barrier_op = 3 };
-
-std::string describe(const RoundOp& op) {
-  switch (op.kind) {
-    case all_reduce_add_op:
-      return fmt::format("all_reduce_add [{}, {}] chunk {}", op.rows, op.cols, op.chunk);
-    case gather_op:
-      return fmt::format("gather [{}, {}] chunk {}", op.rows, op.cols, op.chunk);
-    case barrier_op:
-      return "barrier";
-    default:
-      return fmt::format("operation {}", op.kind);
-  }
-}
-
 bool same(const RoundOp& a, const RoundOp& b) {
   return a.kind == b.kind && a.chunk == b.chunk && a.rows == b.rows && a.cols == b.cols;
 }
@@ -66,7 +51,7 @@ class ShmCollective : public Collective {
   Status collect_chunk(const RoundOp& op, std::span<const std::int64_t> cols_of_rank,
                        const TensorView& all);
   Error aborted(const RoundOp& op) const {
-    return unavailable(fmt::format("{} on rank {}: the replica was aborted: {}", describe(op),
+    return unavailable(fmt::format("{} on rank {}: the replica was aborted: {}", describe_op(op),
                                    rank(), segment_.abort_reason()));
   }
 
@@ -87,7 +72,7 @@ Status ShmCollective::wait_for_rank(int peer, std::uint32_t round, const RoundOp
   if (waited == Waited::aborted) return aborted(op);
   const std::string reason =
       fmt::format("{} on rank {}: rank {} did not join round {} within {:.1f} s; it is at round {}",
-                  describe(op), rank(), peer, round, to_seconds(options_.deadline),
+                  describe_op(op), rank(), peer, round, to_seconds(options_.deadline),
                   segment_.line(peer).round.load());
   segment_.abort(reason);
   return timed_out(reason);
@@ -112,7 +97,7 @@ Status ShmCollective::check_same(int peer, const RoundOp& op) {
   if (same(op, other)) return {};
   segment_.abort(fmt::format(
       "in round {} rank {} calls {} but rank {} calls {}: the ranks no longer run the same steps",
-      round_, rank(), describe(op), peer, describe(other)));
+      round_, rank(), describe_op(op), peer, describe_op(other)));
   return aborted(op);
 }
 
@@ -136,7 +121,7 @@ void ShmCollective::write_slot(const TensorView& from, std::int64_t begin, std::
 Status ShmCollective::all_reduce_add(TensorView partial, TensorView accumulate) {
   CHECK(partial.rows == accumulate.rows && partial.cols == accumulate.cols);
   const std::int64_t total = partial.rows * partial.cols;
-  RoundOp op = {all_reduce_add_op, 0, partial.rows, partial.cols};
+  RoundOp op = {OpKind::all_reduce_add, 0, partial.rows, partial.cols};
   for (std::int64_t begin = 0; begin < total; begin += segment_.slot_floats(), ++op.chunk) {
     const std::int64_t count = std::min(segment_.slot_floats(), total - begin);
     TRY(open_round(op));
@@ -176,7 +161,7 @@ Status ShmCollective::gather(TensorView mine, std::span<const std::int64_t> cols
   const std::int64_t longest =
       mine.rows * *std::max_element(cols_of_rank.begin(), cols_of_rank.end());
   const std::int64_t total = mine.rows * mine.cols;
-  RoundOp op = {gather_op, 0, mine.rows, cols};
+  RoundOp op = {OpKind::gather, 0, mine.rows, cols};
   for (std::int64_t begin = 0; begin < longest; begin += segment_.slot_floats(), ++op.chunk) {
     const std::int64_t count = std::clamp<std::int64_t>(total - begin, 0, segment_.slot_floats());
     TRY(open_round(op));
@@ -216,7 +201,7 @@ Status ShmCollective::collect_chunk(const RoundOp& op, std::span<const std::int6
 }
 
 Status ShmCollective::barrier() {
-  const RoundOp op = {barrier_op, 0, 0, 0};
+  const RoundOp op = {OpKind::barrier, 0, 0, 0};
   TRY(open_round(op));
   join_round(op);
   return wait_for_peers(op);

@@ -39,15 +39,19 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   entries_.reserve(static_cast<std::size_t>(limits.step.sequences_max));
 }
 
+Status Scheduler::check_ids(std::span<const std::int64_t> ids, const char* where) const {
+  for (const std::int64_t token : ids) {
+    if (token >= 0 && token < limits_.vocab) continue;
+    return invalid(fmt::format("the {} has token {}; this model's are 0 to {}", where, token,
+                               limits_.vocab - 1));
+  }
+  return {};
+}
+
 Status Scheduler::check(std::span<const std::int64_t> prompt, const Sampling& sampling) const {
   const auto length = static_cast<Tokens>(prompt.size());
   if (prompt.empty()) return invalid("the prompt has no tokens; it needs at least one");
-  for (const std::int64_t token : prompt) {
-    if (token < 0 || token >= limits_.vocab) {
-      return invalid(fmt::format("the prompt has token {}; this model's are 0 to {}", token,
-                                 limits_.vocab - 1));
-    }
-  }
+  TRY(check_ids(prompt, "prompt"));
   if (sampling.max_tokens < 0) {
     return invalid(fmt::format("max_tokens is {}; expected 0 or more", sampling.max_tokens));
   }
@@ -73,19 +77,24 @@ Status Scheduler::check(std::span<const std::int64_t> prompt, const Sampling& sa
 }
 
 Result<Scheduler::Added> Scheduler::add(std::span<const std::int64_t> prompt,
-                                        const Sampling& sampling) {
+                                        const Sampling& sampling,
+                                        const Continuation& continuation) {
   CHECK(!step_under_way_);
   TRY(check(prompt, sampling));
+  TRY(check_ids(continuation.emitted, "answer so far"));
   auto sequence = std::make_unique<Sequence>();
   sequence->sampling = sampling;
   sequence->prompt_tokens = static_cast<Tokens>(prompt.size());
   sequence->tokens_max =
       std::min(sequence->prompt_tokens + sampling.max_tokens, limits_.context_length);
-  sequence->tokens.resize(prompt.size());
-  std::ranges::transform(prompt, sequence->tokens.begin(),
-                         [](std::int64_t token) { return static_cast<std::int32_t>(token); });
+  for (const auto ids : {prompt, continuation.emitted}) {
+    for (const std::int64_t id : ids) sequence->tokens.push_back(static_cast<std::int32_t>(id));
+  }
+  sequence->rows_reported =
+      std::clamp<Tokens>(continuation.prompt_reported, 0, sequence->prompt_tokens - 1);
   const bool nothing_asked = !sequence->samples() && !sampling.prompt_logprobs;
-  if (nothing_asked || sequence->target() == 0) return Added{.id = 0, .done = true};
+  const bool all_emitted = sequence->samples() && sequence->size() >= sequence->tokens_max;
+  if (nothing_asked || all_emitted || sequence->target() == 0) return Added{.id = 0, .done = true};
   if (waiting() >= limits_.waiting_max) {
     return unavailable(
         fmt::format("{} requests wait for this replica already; try again later", waiting()));

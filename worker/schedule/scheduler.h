@@ -61,9 +61,18 @@ class Scheduler {
     std::uint64_t id = 0;
     bool done = false;  // there is nothing to compute; the id means nothing
   };
+  // What another replica has done of the request already; its tokens are computed again here.
+  struct Continuation {
+    std::span<const std::int64_t> emitted;
+    Tokens prompt_reported = 0;  // leading prompt rows whose log-probabilities were given out
+  };
   // Errors: a request that can never run here (invalid, with the arithmetic); the queue is full
   // (unavailable).
-  Result<Added> add(std::span<const std::int64_t> prompt, const Sampling& sampling);
+  Result<Added> add(std::span<const std::int64_t> prompt, const Sampling& sampling,
+                    const Continuation& continuation);
+  Result<Added> add(std::span<const std::int64_t> prompt, const Sampling& sampling) {
+    return add(prompt, sampling, Continuation{});
+  }
   // Frees its blocks at once. False where no such sequence is left.
   bool cancel(std::uint64_t id);
 
@@ -87,6 +96,7 @@ class Scheduler {
   using Owned = std::unique_ptr<Sequence>;
 
   Status check(std::span<const std::int64_t> prompt, const Sampling& sampling) const;
+  Status check_ids(std::span<const std::int64_t> ids, const char* where) const;
   bool take_blocks_for_next_token(std::size_t index);
   void preempt_youngest();
   void plan_decodes();

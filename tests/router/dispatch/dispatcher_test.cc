@@ -7,6 +7,7 @@ namespace {
 
 using Ids = std::vector<std::uint64_t>;
 
+// A Generate, by the id of its request.
 struct Sent {
   std::int64_t replica = 0;
   std::uint64_t id = 0;
@@ -20,6 +21,12 @@ class DispatcherTest : public ::testing::Test {
   void table(std::vector<ReplicaInfo> infos, std::string state = "serving") {
     dispatcher_.replicas({std::move(state), "", std::move(infos)}, time_);
   }
+  // As the daemon tells it: the replica died, of that cause, and is back as its next incarnation.
+  void die_and_return(std::int64_t id, std::int64_t incarnation, bool by_fault) {
+    table({{id, "restarting", "", incarnation, incarnation - 1}});
+    table({{id, "restarting", "", incarnation, incarnation, by_fault}});
+    table({{id, "ready", "ipc://x", incarnation + 1, incarnation, by_fault}});
+  }
   static ReplicaInfo replica(std::int64_t id, std::string state = "ready",
                              std::int64_t incarnation = 1) {
     return {id, std::move(state), "ipc://x", incarnation};
@@ -32,14 +39,16 @@ class DispatcherTest : public ::testing::Test {
   }
   void token(std::int64_t replica, std::uint64_t id, std::string finish = "") {
     TokenEvent event;
-    event.id = id;
+    take_sent();
+    event.id = wire_.contains(id) ? wire_.at(id) : id;
     event.tokens = {9};
     event.finish = std::move(finish);
     step(replica, std::move(event));
   }
   void error(std::int64_t replica, std::uint64_t id, Code code) {
     TokenEvent event;
-    event.id = id;
+    take_sent();
+    event.id = wire_.contains(id) ? wire_.at(id) : id;
     event.finish = "error";
     event.error_code = code_name(code);
     event.error = "why";
@@ -50,20 +59,34 @@ class DispatcherTest : public ::testing::Test {
     step.events.push_back(std::move(event));
     dispatcher_.tokens(replica, std::move(step), time_);
   }
-  // Takes all actions; each of the lists has those of its kind.
+  // Takes all actions since the last call; each of the lists has those of its kind.
   void take() {
     sent_.clear(), cancelled_.clear(), delivered_.clear(), failed_.clear(), errors_.clear();
-    for (DispatchAction& action : dispatcher_.take_actions()) {
+    resumed_ = 0;
+    take_sent();
+    for (DispatchAction& action : std::exchange(actions_, {})) {
       if (auto* one = std::get_if<SendGenerate>(&action)) {
-        sent_.push_back({one->replica, one->generate.id});
+        sent_.push_back({one->replica, request_id(one->generate.id)});
+        generates_.insert_or_assign(request_id(one->generate.id), one->generate);
       } else if (auto* cancel = std::get_if<SendCancel>(&action)) {
-        cancelled_.push_back({cancel->replica, cancel->id});
+        cancelled_.push_back({cancel->replica, request_id(cancel->id)});
       } else if (auto* delivery = std::get_if<Deliver>(&action)) {
         delivered_.push_back(delivery->event.id);
       } else if (auto* failure = std::get_if<Fail>(&action)) {
         failed_.push_back(failure->id);
         errors_.push_back(failure->error);
+      } else if (auto* resume = std::get_if<Resume>(&action)) {
+        resumed_ += resume->requests;
       }
+    }
+  }
+  // What a leader answers has the id of the last Generate.
+  void take_sent() {
+    for (DispatchAction& action : dispatcher_.take_actions()) {
+      if (auto* one = std::get_if<SendGenerate>(&action)) {
+        wire_[request_id(one->generate.id)] = one->generate.id;
+      }
+      actions_.push_back(std::move(action));
     }
   }
 
@@ -74,6 +97,10 @@ class DispatcherTest : public ::testing::Test {
   Ids delivered_;
   Ids failed_;
   std::vector<Error> errors_;
+  std::int64_t resumed_ = 0;
+  std::map<std::uint64_t, Generate> generates_;  // as last sent
+  std::map<std::uint64_t, std::uint64_t> wire_;
+  std::vector<DispatchAction> actions_;
 };
 
 TEST_F(DispatcherTest, GoesToTheReplicaWithTheLeastOutstandingWork) {
@@ -118,15 +145,70 @@ TEST_F(DispatcherTest, ALostRequestWithoutTokensMovesToAnotherReplica) {
   EXPECT_TRUE(failed_.empty());
 }
 
-TEST_F(DispatcherTest, ALostRequestWithTokensFails) {
+TEST_F(DispatcherTest, ALostRequestWithTokensGoesOnAtOnceElsewhere) {
   table({replica(0), replica(1)});
-  submit(1);
-  token(0, 1);
+  submit(1), submit(2, 9);
+  token(0, 1), token(0, 1);
+  take();
   table({replica(0, "restarting"), replica(1)});
   take();
-  EXPECT_EQ(failed_, (Ids{1}));
-  EXPECT_EQ(errors_[0].code, Code::unavailable);
-  EXPECT_NE(errors_[0].message.find("replica 0 was lost"), std::string::npos);
+  EXPECT_TRUE(failed_.empty());
+  EXPECT_EQ(sent_, (std::vector<Sent>{{1, 1}}));
+  EXPECT_EQ(generates_.at(1).emitted, (std::vector<std::int64_t>{9, 9}));
+  EXPECT_EQ(resumed_, 1);
+  token(1, 1, "length");
+  take();
+  EXPECT_EQ(delivered_, (Ids{1}));
+  EXPECT_EQ(dispatcher_.open(), 1);
+}
+
+TEST_F(DispatcherTest, WordsOfALostReplicaAreNotThoseOfTheNext) {
+  table({replica(0)});
+  submit(1);
+  token(0, 1);
+  take();
+  die_and_return(0, 1, false);
+  TokenEvent stale;
+  stale.id = 1;
+  stale.tokens = {8};
+  step(0, stale);
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}}));
+  EXPECT_TRUE(delivered_.empty());
+}
+
+TEST_F(DispatcherTest, HeldRequestsComeOnTopOfTheQueuesLimit) {
+  DispatchLimits limits;
+  limits.queued_max = 0;
+  dispatcher_ = Dispatcher(limits);
+  table({replica(0)});
+  submit(1), submit(2);
+  table({replica(0, "restarting")});
+  take();
+  EXPECT_TRUE(failed_.empty());
+  EXPECT_EQ(dispatcher_.queued(), 2);
+  EXPECT_FALSE(dispatcher_.admit(1));
+}
+
+TEST_F(DispatcherTest, WhatNobodyWillFinishFailsAtOnce) {
+  table({replica(0)});
+  submit(1), submit(2);
+  token(0, 1);
+  take();
+  table({replica(0, "failed")}, "draining");
+  take();
+  EXPECT_EQ(failed_, (Ids{1, 2}));
+  EXPECT_NE(errors_[0].message.find("draining"), std::string::npos);
+}
+
+TEST_F(DispatcherTest, WhileDrainingAReplicaThatComesBackIsWaitedFor) {
+  table({replica(0)});
+  submit(1);
+  take();
+  table({replica(0, "restarting")}, "draining");
+  table({replica(0, "ready", 2)}, "draining");
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}}));
 }
 
 TEST_F(DispatcherTest, WithoutAnotherReplicaItIsHeldUntilOneIsBack) {
@@ -147,7 +229,7 @@ TEST_F(DispatcherTest, HoldingHasADeadline) {
   table({replica(0)});
   submit(1);
   table({replica(0, "restarting")});
-  time_ += seconds(29);
+  time_ += seconds(59);
   dispatcher_.tick(time_);
   take();
   EXPECT_TRUE(failed_.empty());
@@ -158,14 +240,122 @@ TEST_F(DispatcherTest, HoldingHasADeadline) {
   EXPECT_EQ(errors_[0].code, Code::unavailable);
 }
 
-TEST_F(DispatcherTest, ARequestThatLosesThreeReplicasFails) {
+TEST_F(DispatcherTest, TheHoldDeadlineChangesLive) {
   table({replica(0)});
   submit(1);
-  for (std::int64_t incarnation = 2; incarnation <= 4; ++incarnation) {
-    table({replica(0, "ready", incarnation)});
-  }
+  table({replica(0, "restarting")});
+  dispatcher_.set_hold_max(seconds(1));
+  time_ += seconds(2);
+  dispatcher_.tick(time_);
   take();
   EXPECT_EQ(failed_, (Ids{1}));
+}
+
+TEST_F(DispatcherTest, ARequestThatLosesItsReplicaTooOftenFails) {
+  table({replica(0)});
+  submit(1);
+  for (std::int64_t incarnation = 1; incarnation <= 8; ++incarnation) {
+    die_and_return(0, incarnation, false);
+  }
+  take();
+  EXPECT_TRUE(failed_.empty());
+  die_and_return(0, 9, false);
+  take();
+  EXPECT_EQ(failed_, (Ids{1}));
+  EXPECT_NE(errors_[0].message.find("lost its replica 9 times"), std::string::npos);
+}
+
+// ---- poison ----
+
+TEST_F(DispatcherTest, AfterTheSecondFaultSuspectsRunOneAtATime) {
+  table({replica(0)});
+  submit(1), submit(2), submit(3);
+  die_and_return(0, 1, true);
+  take();
+  EXPECT_EQ(sent_.size(), 6U) << "once may be chance";
+  die_and_return(0, 2, true);
+  submit(4);
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}})) << "alone, and nothing new beside it";
+  token(0, 1, "length");
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 2}}));
+  // The one that dies alone is at fault.
+  die_and_return(0, 3, true);
+  take();
+  EXPECT_EQ(failed_, (Ids{2}));
+  EXPECT_EQ(errors_[0].code, Code::internal);
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 3}}));
+  token(0, 3, "length");
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 4}})) << "then the others";
+}
+
+TEST_F(DispatcherTest, ASuspectThatIsPastItsDeathMakesRoomForTheNext) {
+  table({replica(0)});
+  submit(1), submit(2);
+  die_and_return(0, 1, true);
+  die_and_return(0, 2, true);
+  take();
+  for (int i = 0; i < 15; ++i) token(0, 1);
+  take();
+  EXPECT_TRUE(cancelled_.empty());
+  token(0, 1);
+  take();
+  EXPECT_EQ(delivered_, (Ids{1}));
+  EXPECT_EQ(cancelled_, (std::vector<Sent>{{0, 1}}));
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 2}}));
+  token(0, 2, "length");
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}}));
+  EXPECT_EQ(generates_.at(1).emitted.size(), 16U);
+}
+
+TEST_F(DispatcherTest, KillsFromOutsideNeverRunAnythingAlone) {
+  table({replica(0)});
+  submit(1), submit(2);
+  for (std::int64_t incarnation = 1; incarnation <= 4; ++incarnation) {
+    take();
+    die_and_return(0, incarnation, false);
+    take();
+    EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}, {0, 2}}));
+  }
+}
+
+TEST_F(DispatcherTest, BesideTheReplicaForSuspectsOthersServe) {
+  table({replica(0), replica(1)});
+  submit(1), submit(2);  // one each
+  take();
+  // Both die of a fault, twice; each request is a suspect.
+  for (std::int64_t incarnation = 1; incarnation <= 2; ++incarnation) {
+    table({{0, "restarting", "", incarnation, incarnation, true},
+           {1, "restarting", "", incarnation, incarnation, true}});
+    take();
+    if (incarnation == 2) break;
+    table({{0, "ready", "ipc://x", 2, 1, true}, {1, "ready", "ipc://x", 2, 1, true}});
+    take();
+  }
+  EXPECT_EQ(failed_, (Ids{1, 2})) << "each was alone";
+  submit(3), submit(4), submit(5);
+  table({{0, "ready", "ipc://x", 3, 2, true}, {1, "ready", "ipc://x", 3, 2, true}});
+  take();
+  EXPECT_EQ(sent_.size(), 3U);
+}
+
+TEST_F(DispatcherTest, ASecondDeathWaitsForItsCause) {
+  table({replica(0), replica(1)});
+  submit(1), submit(2, 100), submit(3);
+  take();
+  table({{0, "restarting", "", 1, 0}, replica(1)});
+  table({{0, "restarting", "", 1, 1, true}, replica(1)});
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{1, 1}, {1, 3}}));
+  table({{0, "ready", "ipc://x", 2, 1, true}, {1, "restarting", "", 1, 0}});
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 2}})) << "those with one fault wait";
+  table({{0, "ready", "ipc://x", 2, 1, true}, {1, "restarting", "", 1, 1, false}});
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}, {0, 3}}));
 }
 
 TEST_F(DispatcherTest, BeforeTheFirstReplicaRequestsAreRefused) {
@@ -198,6 +388,9 @@ TEST_F(DispatcherTest, AnUnavailableEngineIsTriedAgain) {
   take();
   error(0, 1, Code::unavailable);
   take();
+  EXPECT_TRUE(sent_.empty()) << "not at once, or it would go in circles";
+  dispatcher_.tick(time_);
+  take();
   EXPECT_EQ(sent_.size(), 1U);
   EXPECT_TRUE(failed_.empty());
 }
@@ -227,25 +420,37 @@ TEST_F(DispatcherTest, CancelOfOneThatWaitsNeedsNoMessage) {
 
 TEST_F(DispatcherTest, AProbeGoesToItsReplicaOrNone) {
   table({replica(0), replica(1, "loading")});
-  EXPECT_TRUE(dispatcher_.submit_to(0, {1, {5}, {}}, time_));
-  EXPECT_FALSE(dispatcher_.submit_to(1, {2, {5}, {}}, time_));
+  EXPECT_TRUE(dispatcher_.submit_to(0, {1, {5}, {}, {}, 0}, time_));
+  EXPECT_FALSE(dispatcher_.submit_to(1, {2, {5}, {}, {}, 0}, time_));
   table({replica(0, "failed"), replica(1)});
   take();
   EXPECT_EQ(failed_, (Ids{1}));
 }
 
-TEST_F(DispatcherTest, AFailedSendFailsTheRequest) {
+TEST_F(DispatcherTest, AFailedSendIsTriedAgainABoundedNumberOfTimes) {
   table({replica(0)});
   submit(1);
-  dispatcher_.send_failed(1, unavailable("full"));
-  take();
+  for (int i = 0; i < 9; ++i) {
+    take_sent();
+    EXPECT_TRUE(failed_.empty());
+    dispatcher_.send_failed(wire_.at(1), unavailable("full"), time_);
+    dispatcher_.tick(time_);
+    take();
+  }
   EXPECT_EQ(failed_, (Ids{1}));
+  EXPECT_NE(errors_[0].message.find("full"), std::string::npos);
   EXPECT_EQ(dispatcher_.open(), 0);
 }
 
 class BoundedDispatcher : public DispatcherTest {
  protected:
-  BoundedDispatcher() : DispatcherTest({.queued_max = 2, .running_max = 1}) {}
+  BoundedDispatcher() : DispatcherTest(bounded()) {}
+  static DispatchLimits bounded() {
+    DispatchLimits limits;
+    limits.queued_max = 2;
+    limits.running_max = 1;
+    return limits;
+  }
 };
 
 TEST_F(BoundedDispatcher, SendsNoMoreThanAReplicaRuns) {

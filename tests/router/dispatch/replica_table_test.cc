@@ -49,6 +49,19 @@ TEST(ReplicaTable, ANewIncarnationLosesTheOldOnesRequests) {
   EXPECT_TRUE(table.replicas().at(0).requests.empty());
 }
 
+TEST(ReplicaTable, KnowsWhetherOneIsOnItsWay) {
+  ReplicaTable table;
+  EXPECT_FALSE(table.any_coming());
+  for (const char* state : {"ready", "failed", "stopped"}) {
+    table.update({info(0, state)});
+    EXPECT_FALSE(table.any_coming()) << state;
+  }
+  for (const char* state : {"loading", "warming", "restarting"}) {
+    table.update({info(0, "failed"), info(1, state)});
+    EXPECT_TRUE(table.any_coming()) << state;
+  }
+}
+
 TEST(ReplicaTable, AFailedOrRemovedReplicaIsLost) {
   ReplicaTable table;
   table.update({info(0, "ready"), info(1, "ready")});

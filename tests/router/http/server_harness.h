@@ -33,6 +33,7 @@ class ServerHarness {
     port_ = listener.port;
     const Status status = server_.listen(std::move(listener.socket));
     EXPECT_TRUE(status) << status.error().message;
+    server_.start();
     thread_ = std::thread([this] { io_.run(); });
   }
   ServerHarness(const ServerHarness&) = delete;

@@ -57,6 +57,26 @@ TEST(ReplicaSegment, PartsDoNotOverlapAndStayInside) {
   EXPECT_TRUE(ReplicaSegment::attach(block.bytes()).has_value());
 }
 
+TEST(ReplicaSegment, AMarkSaysWhereARankIs) {
+  const SharedBlock block = block_of(replica_segment_bytes(kShape));
+  const Result<ReplicaSegment> segment = init_replica_segment(block.bytes(), kShape);
+  ASSERT_TRUE(segment);
+  EXPECT_EQ(describe_mark(segment->mark(1)), "");
+  RankLine& line = segment->line(1);
+  line.activity = Activity::loading;
+  EXPECT_EQ(describe_mark(segment->mark(1)), "while loading");
+  line.activity = Activity::prefill;
+  line.steps = 17;
+  EXPECT_EQ(describe_mark(segment->mark(1)), "in step 17 (prefill)");
+  line.ops[1] = {OpKind::gather, 2, 4, 512};
+  line.round = 5;
+  EXPECT_EQ(describe_mark(segment->mark(1)),
+            "in step 17 (prefill), collective 5: gather [4, 512] chunk 2");
+  line.activity = Activity::idle;
+  line.ops[1] = {OpKind::barrier, 0, 0, 0};
+  EXPECT_EQ(describe_mark(segment->mark(1)), "after step 17 (idle), collective 5: barrier");
+}
+
 TEST(ReplicaSegment, RefusesForeignAndShortMemory) {
   const SharedBlock block = block_of(replica_segment_bytes(kShape));
   EXPECT_FALSE(ReplicaSegment::attach(block.bytes()).has_value());  // zeros

@@ -131,7 +131,7 @@ TEST(Codec, ErrorsNameThePlace) {
 TEST(Codec, AnotherVersionNamesBoth) {
   const std::string words = refusal(frame(kProtocolVersion + 1, "ping", Json::object()));
   EXPECT_NE(words.find("version 2"), std::string::npos) << words;
-  EXPECT_NE(words.find("speaks version 1"), std::string::npos) << words;
+  EXPECT_NE(words.find("speaks version 2"), std::string::npos) << words;
 }
 
 TEST(Codec, WhatIsNotOursIsRefused) {

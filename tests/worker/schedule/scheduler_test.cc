@@ -99,6 +99,21 @@ TEST(Scheduler, PromptsAdvanceEvenWhenDecodingUsesUpTheBudget) {
   EXPECT_EQ(scheduler.plan_step(1).rows(), 3 + kStepRowsMin);
 }
 
+TEST(Scheduler, AContinuationComputesWhatWasEmittedAndSamplesAfterIt) {
+  Scheduler scheduler(limits(32));
+  const std::vector<std::int64_t> emitted = {1, 2, 3};
+  ASSERT_TRUE(scheduler.add(prompt_of(10), up_to(5), {.emitted = emitted, .prompt_reported = 0}));
+  const StepPlan& plan = scheduler.plan_step(64);
+  EXPECT_EQ(plan.rows(), 13);
+  EXPECT_EQ(plan.logit_rows, (std::vector<std::int32_t>{12}));
+  EXPECT_EQ(plan.ids.back(), 3);
+  EXPECT_EQ(scheduler.entries()[0].sequence->output().size(), 3U);
+  EXPECT_TRUE(finish(scheduler).empty());
+  scheduler.plan_step(64);
+  EXPECT_EQ(finish(scheduler).size(), 1U);  // the fifth of five
+  ASSERT_FALSE(scheduler.add(prompt_of(10), up_to(5), {.emitted = std::vector<std::int64_t>{100}}));
+}
+
 TEST(Scheduler, StopsAtAStopTokenAndReportsIt) {
   Scheduler scheduler(limits(32));
   Sampling sampling = up_to(50);
