@@ -1,20 +1,114 @@
 #include "shared/model/model_source.h"
 
+#include <algorithm>
+#include <map>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "shared/base/file.h"
+#include "shared/base/text.h"
+#include "shared/model/derive_weights.h"
 #include "shared/model/gguf.h"
+#include "shared/model/gguf_spec.h"
+#include "shared/model/hf_config.h"
+#include "shared/model/hf_folder.h"
 
 namespace plimsoll {
+namespace {
+
+constexpr std::size_t kConfigBytesMax = std::size_t{4} << 20;
+
+// The type that most bytes have.
+std::string main_type(const std::vector<WeightGroup>& groups) {
+  std::map<std::string_view, Bytes> bytes;
+  for (const WeightGroup& group : groups) bytes[group.type] += group.bytes_of_all();
+  const auto most =
+      std::ranges::max_element(bytes, {}, [](const auto& entry) { return entry.second; });
+  return most == bytes.end() ? std::string() : std::string(most->first);
+}
+
+void note_unknown(ModelSpec& spec) {
+  std::int64_t count = 0;
+  Bytes bytes = 0;
+  const WeightGroup* first = nullptr;
+  for (const WeightGroup& group : spec.groups) {
+    if (group.part != WeightPart::other) continue;
+    if (first == nullptr) first = &group;
+    count += group.count;
+    bytes += group.bytes_of_all();
+  }
+  if (first == nullptr) return;
+  spec.assumptions.push_back(
+      fmt::format("{} weights that are not known to us ({}, {} in all) are whole on every rank",
+                  count, to_valid_utf8(first->name), format_bytes(bytes)));
+}
+
+ModelSpec finished(HfConfig config, std::vector<WeightGroup> groups, WeightSource source,
+                   const std::string& name) {
+  ModelSpec spec = std::move(config.spec);
+  spec.groups = std::move(groups);
+  spec.weight_source = source;
+  spec.file_type = main_type(spec.groups);
+  if (!name.empty()) spec.name = name;
+  note_unknown(spec);
+  return spec;
+}
+
+Result<HfConfig> read_config(const std::filesystem::path& path) {
+  const std::string text = TRY(read_file(path, kConfigBytesMax));
+  return TRY_CONTEXT(fmt::format("model {}: ", path.native()),
+                     parse_hf_config(std::string_view(text)));
+}
+
+Result<ModelSpec> from_config(HfConfig config, const std::string& name) {
+  std::vector<WeightGroup> groups = TRY(derive_weights(config));
+  return finished(std::move(config), std::move(groups), WeightSource::config, name);
+}
+
+// "kimi-k2.5" of "/models/kimi-k2.5/".
+std::string folder_name(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path full = std::filesystem::weakly_canonical(folder, error);
+  return to_valid_utf8((error ? folder : full).filename().string());
+}
+
+Result<ModelSpec> read_folder(const std::filesystem::path& folder) {
+  HfConfig config = TRY(read_config(folder / "config.json"));
+  const SafetensorsIndex index = TRY(find_safetensors(folder));
+  const std::string name = folder_name(folder);
+  const std::string context = fmt::format("model {}: ", folder.native());
+  if (index.files.empty()) return TRY_CONTEXT(context, from_config(std::move(config), name));
+  std::vector<WeightGroup> groups =
+      TRY_CONTEXT(context, read_folder_weights(folder, index, config));
+  config.spec.assumptions.clear();
+  return finished(std::move(config), std::move(groups), WeightSource::headers, name);
+}
+
+}  // namespace
+
+Result<ModelSpec> spec_of_config(const Json& json, const std::string& name) {
+  HfConfig config = TRY(parse_hf_config(json));
+  return from_config(std::move(config), name);
+}
 
 Result<ModelSpec> read_model(const std::filesystem::path& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error) || path.extension() == ".json") {
-    return invalid(fmt::format("model {}: expected a GGUF file", path.native()));
+  if (std::filesystem::is_directory(path, error)) return read_folder(path);
+  if (path.extension() == ".json") {
+    HfConfig config = TRY(read_config(path));
+    return TRY_CONTEXT(fmt::format("model {}: ", path.native()),
+                       from_config(std::move(config), folder_name(path.parent_path())));
+  }
+  if (path.extension() == ".safetensors") {
+    return invalid(fmt::format(
+        "model {}: a safetensors file alone does not say what kind of model it is; give the folder "
+        "with its config.json",
+        path.native()));
   }
   const GgufFile file = TRY(GgufFile::open(path));
-  return TRY_CONTEXT(fmt::format("model {}: ", path.native()), read_model_spec(file));
+  return TRY_CONTEXT(fmt::format("model {}: ", path.native()), describe_gguf(file));
 }
 
 }  // namespace plimsoll

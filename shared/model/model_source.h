@@ -2,16 +2,21 @@
 // (config.json, model.safetensors.index.json, *.safetensors), or a config.json alone.
 //
 // Only headers are read. What is described can be planned; whether it can be run is another
-// question (runnable.h).
+// question: read_model_spec() in model_spec.h.
 #pragma once
 
 #include <filesystem>
+#include <string>
 
+#include "shared/base/json.h"
 #include "shared/base/result.h"
 #include "shared/model/model_spec.h"
 
 namespace plimsoll {
 
 Result<ModelSpec> read_model(const std::filesystem::path& path);
+
+// Of a config.json alone; `name` where it has none.
+Result<ModelSpec> spec_of_config(const Json& config, const std::string& name);
 
 }  // namespace plimsoll

@@ -9,104 +9,47 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/model/gguf_spec.h"
 #include "shared/model/head_limits.h"
 #include "shared/model/weight_groups.h"
 
 namespace plimsoll {
 namespace {
 
-// Sizes above these are damage, not models; they also keep every product below inside 63 bits.
-constexpr std::int64_t kSizeMax = 1 << 20;
-constexpr std::int64_t kLengthMax = (std::int64_t{1} << 31) - 1;
-
 constexpr std::int64_t kWeightsPerLayer = 9;
 
-constexpr std::array<std::string_view, 1> kArchitectures = {"llama"};
+// What the worker's graph can run, of the families that can be described.
+constexpr std::array<std::string_view, 1> kRunnable = {"llama"};
 
-// Reads the keys of one architecture: "llama." + key.
-class Metadata {
- public:
-  Metadata(const GgufFile& file, std::string architecture)
-      : file_(file), prefix_(std::move(architecture) + ".") {}
-
-  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
-  bool has(std::string_view name) const { return file_.find(key(name)) != nullptr; }
-
-  // A size of the model; an array with an entry a layer where all entries are equal.
-  Result<std::int64_t> size(std::string_view name, std::int64_t size_max) const {
-    const std::string full = key(name);
-    const GgufValue* value = file_.find(full);
-    const auto* array = value == nullptr ? nullptr : std::get_if<std::vector<std::int64_t>>(value);
-    if (array == nullptr) return checked(full, TRY(file_.required_int(full)), size_max);
-    if (array->empty()) return invalid(fmt::format("GGUF metadata {} is an empty array", full));
-    const auto other =
-        std::ranges::find_if(*array, [&](std::int64_t entry) { return entry != array->front(); });
-    if (other != array->end()) {
-      return invalid(fmt::format(
-          "GGUF metadata {} differs between layers ({} in layer 0, {} in layer {}); only models "
-          "whose layers are all alike can be run",
-          full, array->front(), *other, other - array->begin()));
-    }
-    return checked(full, array->front(), size_max);
-  }
-
-  Result<std::int64_t> size_or(std::string_view name, std::int64_t fallback,
-                               std::int64_t size_max) const {
-    return has(name) ? size(name, size_max) : Result<std::int64_t>(fallback);
-  }
-
-  Result<double> positive_or(std::string_view name, double fallback) const {
-    const double value = TRY(file_.float_or(key(name), fallback));
-    if (value > 0 && value < 1e12) return value;
-    return invalid(
-        fmt::format("GGUF metadata {} is {}; expected a positive number", key(name), value));
-  }
-
- private:
-  static Result<std::int64_t> checked(const std::string& full, std::int64_t value,
-                                      std::int64_t size_max) {
-    if (value >= 1 && value <= size_max) return value;
-    return invalid(fmt::format("GGUF metadata {} is {}; expected 1 to {}", full, value, size_max));
-  }
-
-  const GgufFile& file_;
-  std::string prefix_;
-};
-
-Result<std::string> read_architecture(const GgufFile& file) {
+Status check_architecture(const GgufFile& file) {
   const std::string name = TRY_CONTEXT("this file does not say what kind of model it is: ",
                                        file.required_string("general.architecture"));
-  if (std::ranges::find(kArchitectures, name) != kArchitectures.end()) return name;
-  const std::vector<std::string> known(kArchitectures.begin(), kArchitectures.end());
+  if (std::ranges::find(kRunnable, name) != kRunnable.end()) return {};
+  const std::vector<std::string> known(kRunnable.begin(), kRunnable.end());
   return invalid(fmt::format(
       "the model's architecture is \"{}\" (GGUF metadata general.architecture), which cannot be "
       "run; supported: {} (SmolLM2, Llama 3 and others with a byte-level BPE vocabulary)",
       to_valid_utf8(name), join(known, ", ")));
 }
 
-Status read_rope(const GgufFile& file, const Metadata& metadata, ModelSpec& spec) {
-  spec.rope_base = TRY(metadata.positive_or("rope.freq_base", 10000));
-  spec.rope_dim = TRY(metadata.size_or("rope.dimension_count", spec.head_dim, kSizeMax));
-  if (spec.rope_dim % 2 != 0 || spec.rope_dim > spec.head_dim) {
-    return invalid(
-        fmt::format("GGUF metadata {} is {}; expected an even number up to the head "
-                    "dimension, {}",
-                    metadata.key("rope.dimension_count"), spec.rope_dim, spec.head_dim));
-  }
-  const std::string type =
-      TRY(file.string_or(metadata.key("rope.scaling.type"), std::string("linear")));
-  if (type == "linear") {
-    const double old_factor = TRY(metadata.positive_or("rope.scale_linear", 1));
-    spec.rope_scale = TRY(metadata.positive_or("rope.scaling.factor", old_factor));
-  } else if (type != "none") {
-    return invalid(
-        fmt::format("GGUF metadata {} is \"{}\", which cannot be run; supported: none, "
-                    "linear, and Llama 3's rope_freqs.weight",
-                    metadata.key("rope.scaling.type"), to_valid_utf8(type)));
-  }
-  spec.rope_pairing = RopePairing::interleaved;
-  spec.has_rope_freqs = spec.weights.find("rope_freqs.weight") != nullptr;
-  return {};
+Status refuse_experts(const GgufFile& file) {
+  const std::string key = TRY(file.required_string("general.architecture")) + ".expert_count";
+  const auto experts = TRY(file.int_or(key, 0));
+  if (experts == 0) return {};
+  return invalid(
+      fmt::format("the model is a mixture of {} experts ({}), which cannot be run; only "
+                  "dense models can",
+                  experts, key));
+}
+
+Status check_rope(const GgufFile& file, const ModelSpec& spec) {
+  const std::string key = spec.architecture + ".rope.scaling.type";
+  const std::string type = TRY(file.string_or(key, std::string("linear")));
+  if (type == "linear" || type == "none") return {};
+  return invalid(
+      fmt::format("GGUF metadata {} is \"{}\", which cannot be run; supported: none, "
+                  "linear, and Llama 3's rope_freqs.weight",
+                  key, to_valid_utf8(type)));
 }
 
 // What the attention kernels can run.
@@ -123,50 +66,6 @@ Status check_head_shape(const ModelSpec& spec) {
       fmt::format("the model's {} heads share {} KV heads, {} each, which cannot be run; what "
                   "works is up to {} heads to a KV head",
                   spec.heads, spec.kv_heads, sharing, kHeadsPerKvHeadMax));
-}
-
-Status read_heads(const Metadata& metadata, ModelSpec& spec) {
-  spec.heads = TRY(metadata.size("attention.head_count", kSizeMax));
-  spec.kv_heads = TRY(metadata.size_or("attention.head_count_kv", spec.heads, kSizeMax));
-  if (spec.heads % spec.kv_heads != 0) {
-    return invalid(fmt::format("GGUF metadata {} is {}; expected a divisor of the {} heads",
-                               metadata.key("attention.head_count_kv"), spec.kv_heads, spec.heads));
-  }
-  if (!metadata.has("attention.key_length") && spec.hidden % spec.heads != 0) {
-    return invalid(
-        fmt::format("GGUF metadata {} is missing, and {} columns do not divide over {} "
-                    "heads",
-                    metadata.key("attention.key_length"), spec.hidden, spec.heads));
-  }
-  spec.head_dim = TRY(metadata.size_or("attention.key_length", spec.hidden / spec.heads, kSizeMax));
-  const auto value_dim = TRY(metadata.size_or("attention.value_length", spec.head_dim, kSizeMax));
-  if (value_dim != spec.head_dim) {
-    return invalid(
-        fmt::format("GGUF metadata {} is {}; only models whose value heads are as wide "
-                    "as their key heads ({}) can be run",
-                    metadata.key("attention.value_length"), value_dim, spec.head_dim));
-  }
-  return check_head_shape(spec);
-}
-
-Result<std::int64_t> read_vocab(const GgufFile& file, const Metadata& metadata) {
-  const auto* tokens = TRY(file.strings("tokenizer.ggml.tokens"));
-  const std::int64_t count = tokens == nullptr ? 0 : std::ssize(*tokens);
-  if (metadata.has("vocab_size")) {
-    const std::int64_t rows = TRY(metadata.size("vocab_size", kLengthMax));
-    if (count <= rows) return rows;
-    return invalid(
-        fmt::format("the tokenizer has {} tokens (tokenizer.ggml.tokens), but {} says {}; expected "
-                    "a row of the vocabulary for every token",
-                    count, metadata.key("vocab_size"), rows));
-  }
-  if (count > 0) return count;
-  const WeightInfo* embedding = file.weights().find("token_embd.weight");
-  if (embedding != nullptr) return embedding->rows();
-  return not_found(
-      fmt::format("the size of the vocabulary is unknown: the file has neither {} nor "
-                  "tokenizer.ggml.tokens nor token_embd.weight",
-                  metadata.key("vocab_size")));
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -244,48 +143,18 @@ Status check_weights(const ModelSpec& spec) {
   return {};
 }
 
-// The type that most weight bytes have.
-std::string main_type(const WeightIndex& weights) {
-  std::map<DType, Bytes> bytes;
-  for (const auto& [name, weight] : weights.all()) bytes[weight.dtype] += weight.bytes;
-  const auto most =
-      std::ranges::max_element(bytes, {}, [](const auto& entry) { return entry.second; });
-  return most == bytes.end() ? std::string() : std::string(dtype_info(most->first).name);
-}
-
-Status refuse_experts(const Metadata& metadata, const GgufFile& file) {
-  const std::string key = metadata.key("expert_count");
-  const auto experts = TRY(file.int_or(key, 0));
-  if (experts == 0) return {};
-  return invalid(
-      fmt::format("the model is a mixture of {} experts ({}), which cannot be run; only "
-                  "dense models can",
-                  experts, key));
-}
-
 }  // namespace
 
 Result<ModelSpec> read_model_spec(const GgufFile& file) {
-  ModelSpec spec;
-  spec.architecture = TRY(read_architecture(file));
-  spec.name = to_valid_utf8(TRY(file.string_or("general.name", spec.architecture)));
-  spec.weights = file.weights();
-  spec.file_type = main_type(spec.weights);
-  const Metadata metadata(file, spec.architecture);
-  TRY(refuse_experts(metadata, file));
-  spec.layers = TRY(metadata.size("block_count", kSizeMax));
-  spec.hidden = TRY(metadata.size("embedding_length", kSizeMax));
-  spec.ffn = TRY(metadata.size("feed_forward_length", kSizeMax));
-  TRY(read_heads(metadata, spec));
-  const auto context = TRY(metadata.size("context_length", kLengthMax));
+  TRY(check_architecture(file));
+  TRY(refuse_experts(file));
+  ModelSpec spec = TRY(describe_gguf_sizes(file));
+  TRY(check_head_shape(spec));
+  TRY(check_rope(file, spec));
   // Attention is always over the whole context; within its window such a model is computed exactly.
-  const auto window = TRY(file.int_or(metadata.key("attention.sliding_window"), 0));
-  spec.context_length = window > 0 ? std::min(context, window) : context;
-  spec.vocab = TRY(read_vocab(file, metadata));
-  TRY(file.required_float(metadata.key("attention.layer_norm_rms_epsilon")));
-  spec.norm_eps = TRY(metadata.positive_or("attention.layer_norm_rms_epsilon", 0));
-  TRY(read_rope(file, metadata, spec));
-  spec.tied_head = spec.weights.find("output.weight") == nullptr;
+  if (spec.window > 0) spec.context_length = std::min(spec.context_length, spec.window);
+  spec.window = 0;
+  spec.full_layers.clear();
   TRY(check_weights(spec));
   spec.groups = TRY(gguf_groups(spec));
   return spec;

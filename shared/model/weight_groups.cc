@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/model/vision.h"
 #include "shared/model/weight_table.h"
 
 namespace plimsoll {
@@ -260,6 +261,9 @@ Result<WeightGroup> classify(const Sized& in) {
   const bool drafts = in.place.layer >= in.model.layers;
   const bool is_text = in.place.part == WeightPart::other;
   if (drafts && is_text && in.place.layer >= in.model.layers + in.model.mtp_layers) return group;
+  if (group.part == WeightPart::vision && in.model.vision) {
+    group.cut = vision_cut(*in.model.vision, in.tensor.name, in.tensor.shape);
+  }
   if (in.place.row != nullptr) {
     group.part = in.place.component == Component::note ? WeightPart::file_only : in.place.row->part;
     group.cut = TRY(cut_of(in));
