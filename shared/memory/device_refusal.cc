@@ -9,6 +9,7 @@
 #include "shared/memory/memory_window.h"
 #include "shared/memory/plan_refusal.h"
 #include "shared/memory/rank_ledger.h"
+#include "shared/memory/sglang_fraction.h"
 #include "shared/memory/window_text.h"
 #include "shared/options/option_value.h"
 
@@ -257,12 +258,27 @@ class Refusal {
       for (std::string& line : window_lines(*own)) lines_.push_back("  " + std::move(line));
       if (window_.fraction_of_any_kv) any_kv();
     }
+    if (in_.rule == KvRule::static_fraction) sglang_auto();
     const std::optional<AutoChoice> choice = find_auto_choice(in_);
     if (!choice || in_.rule == KvRule::demand) return;
     lines_.push_back(fmt::format(
         "  auto would choose KV of {} ({} tokens, context {}){}", format_bytes(choice->kv_bytes),
         grouped(choice->kv_tokens), grouped(choice->context_length),
         choice->fraction ? ": mem-fraction-static " + format_fraction(*choice->fraction) : ""));
+  }
+
+  void sglang_auto() {
+    Bytes least = in_.ranks.front().device->memory_total;
+    for (const RankShape& rank : in_.ranks) least = std::min(least, rank.device->memory_total);
+    const Millionths fraction =
+        sglang_auto_fraction({.device_mib = least / kMiB,
+                              .tp = in_.tp,
+                              .is_latent = in_.model->latent.has_value(),
+                              .chunked_prefill = in_.chunked_prefill_size.value_or(0),
+                              .graph_batch = in_.cuda_graph_max_bs.value_or(0),
+                              .has_deepep = in_.setting.ep > 1});
+    lines_.push_back(
+        fmt::format("  SGLang's auto would be {} on such a device", format_fraction(fraction)));
   }
 
   void any_kv() {

@@ -1,0 +1,59 @@
+#include "shared/memory/sglang_fraction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "shared/memory/device_terms.h"
+
+namespace plimsoll {
+namespace {
+
+// 4 to 32 by 4, to 256 by 16, to 512 by 32, to 1,024 by 64, to 4,096 by 256, beyond by 512.
+std::int64_t prefill_graph_count(Tokens largest) {
+  std::int64_t count = 0;
+  for (Tokens size = 4; size <= largest;) {
+    ++count;
+    if (size < 32) {
+      size += 4;
+    } else if (size < 256) {
+      size += 16;
+    } else if (size < 512) {
+      size += 32;
+    } else if (size < 1024) {
+      size += 64;
+    } else {
+      size += size < 4096 ? 256 : 512;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+Millionths sglang_auto_fraction(const SglangLaunch& launch) {
+  const Bytes total = launch.device_mib * kMiB;
+  const Tokens chunk =
+      launch.chunked_prefill > 0 ? launch.chunked_prefill : default_step_tokens(total);
+  const auto batch = static_cast<double>(
+      launch.graph_batch > 0 ? launch.graph_batch : default_graph_batch(total, launch.tp));
+  // In MiB.
+  double reserved = 512 + 1.5 * static_cast<double>(std::max<Tokens>(chunk, 2048)) +
+                    1024 * static_cast<double>(launch.tp) / 8 + 2 * batch;
+  if (launch.dp_attention > 0) {
+    const double rows = batch * static_cast<double>(launch.dp_attention);
+    reserved += 3 * rows + (batch > 300 ? 1.5 * rows : 0);
+  }
+  if (launch.has_prefill_graphs) {
+    reserved += launch.is_latent ? 1536 : 8 * static_cast<double>(prefill_graph_count(chunk));
+  }
+  if (total > 60 * kGiB) reserved = std::max(reserved, 10'240.0);
+  if (launch.has_deepep) reserved += 2048;
+  const auto device = static_cast<double>(launch.device_mib);
+  return std::llround((device - reserved) / device * 1000) * kFractionStep;
+}
+
+Bytes sglang_request_table_bytes(std::int64_t requests, Tokens context_length) {
+  return (requests + 1) * (context_length + 4) * 4;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+// SglangFraction: what SGLang 0.5.23 would choose for mem-fraction-static by itself.
+//
+// For comparisons only: its reserve knows neither the model's width nor its experts. Our own auto
+// sizes KV from the terms of the plan.
+#pragma once
+
+#include <cstdint>
+
+#include "shared/base/units.h"
+#include "shared/options/fraction.h"
+
+namespace plimsoll {
+
+struct SglangLaunch {
+  std::int64_t device_mib = 0;  // as nvidia-smi lists it; the least of all
+  std::int64_t tp = 1;
+  std::int64_t dp_attention = 0;  // its size; 0: off
+  bool is_latent = false;
+  Tokens chunked_prefill = 0;    // 0: by the device's memory
+  std::int64_t graph_batch = 0;  // 0: by the device's memory
+  bool has_prefill_graphs = true;
+  bool has_deepep = false;
+};
+
+// In steps of 0.001. REQUIRES: device_mib > 0.
+Millionths sglang_auto_fraction(const SglangLaunch& launch);
+
+// Its table from requests to tokens on the device: outside of its budget.
+Bytes sglang_request_table_bytes(std::int64_t requests, Tokens context_length);
+
+}  // namespace plimsoll
