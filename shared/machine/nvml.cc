@@ -28,8 +28,8 @@ constexpr std::size_t kSysFileBytesMax = 4096;
 // A driver that lists far less than the host's memory as the GPU's own has memory of its own.
 constexpr Bytes kDiscreteMin = 2 * kGiB;
 
-Bytes to_bytes(unsigned long long value) {
-  return static_cast<Bytes>(std::min<unsigned long long>(value, std::numeric_limits<Bytes>::max()));
+Bytes to_bytes(std::uint64_t value) {
+  return static_cast<Bytes>(std::min<std::uint64_t>(value, std::numeric_limits<Bytes>::max()));
 }
 
 class Reader {
@@ -178,7 +178,7 @@ class Reader {
     list.resize(std::min<std::size_t>(count, list.size()));
     for (const NvmlProcess& process : list) {
       DeviceProcess one{.pid = process.pid, .bytes = std::nullopt, .user = {}, .command = {}};
-      if (process.bytes != std::numeric_limits<unsigned long long>::max()) {
+      if (process.bytes != std::numeric_limits<std::uint64_t>::max()) {
         one.bytes = to_bytes(process.bytes);
       }
       const ProcessName name = process_name(process.pid, root_);

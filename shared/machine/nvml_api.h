@@ -15,14 +15,14 @@ constexpr NvmlReturn kNvmlSuccess = 0;
 constexpr NvmlReturn kNvmlInsufficientSize = 7;
 
 struct NvmlMemory {
-  unsigned long long total, free, used;
+  std::uint64_t total, free, used;
 };
 struct NvmlBar1 {
-  unsigned long long total, free, used;
+  std::uint64_t total, free, used;
 };
 struct NvmlProcess {
   unsigned pid;
-  unsigned long long bytes;  // all ones: not available
+  std::uint64_t bytes;  // all ones: not available
   unsigned gpu_instance, compute_instance;
 };
 struct NvmlPci {
