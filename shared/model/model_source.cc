@@ -58,8 +58,7 @@ ModelSpec finished(HfConfig config, std::vector<WeightGroup> groups, WeightSourc
 
 Result<HfConfig> read_config(const std::filesystem::path& path) {
   const std::string text = TRY(read_file(path, kConfigBytesMax));
-  return TRY_CONTEXT(fmt::format("model {}: ", path.native()),
-                     parse_hf_config(std::string_view(text)));
+  return parse_hf_config(std::string_view(text));
 }
 
 Result<ModelSpec> from_config(HfConfig config, const std::string& name) {
@@ -78,10 +77,8 @@ Result<ModelSpec> read_folder(const std::filesystem::path& folder) {
   HfConfig config = TRY(read_config(folder / "config.json"));
   const SafetensorsIndex index = TRY(find_safetensors(folder));
   const std::string name = folder_name(folder);
-  const std::string context = fmt::format("model {}: ", folder.native());
-  if (index.files.empty()) return TRY_CONTEXT(context, from_config(std::move(config), name));
-  std::vector<WeightGroup> groups =
-      TRY_CONTEXT(context, read_folder_weights(folder, index, config));
+  if (index.files.empty()) return from_config(std::move(config), name);
+  std::vector<WeightGroup> groups = TRY(read_folder_weights(folder, index, config));
   config.spec.assumptions.clear();
   return finished(std::move(config), std::move(groups), WeightSource::headers, name);
 }
@@ -98,17 +95,15 @@ Result<ModelSpec> read_model(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path, error)) return read_folder(path);
   if (path.extension() == ".json") {
     HfConfig config = TRY(read_config(path));
-    return TRY_CONTEXT(fmt::format("model {}: ", path.native()),
-                       from_config(std::move(config), folder_name(path.parent_path())));
+    return from_config(std::move(config), folder_name(path.parent_path()));
   }
   if (path.extension() == ".safetensors") {
-    return invalid(fmt::format(
-        "model {}: a safetensors file alone does not say what kind of model it is; give the folder "
-        "with its config.json",
-        path.native()));
+    return invalid(
+        "a safetensors file alone does not say what kind of model it is; give the folder with its "
+        "config.json");
   }
   const GgufFile file = TRY(GgufFile::open(path));
-  return TRY_CONTEXT(fmt::format("model {}: ", path.native()), describe_gguf(file));
+  return describe_gguf(file);
 }
 
 }  // namespace plimsoll

@@ -14,6 +14,7 @@
 
 namespace plimsoll {
 
+// Errors: messages do not name `path` throughout; the caller says which option it is from.
 Result<ModelSpec> read_model(const std::filesystem::path& path);
 
 // Of a config.json alone; `name` where it has none.
