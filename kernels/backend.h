@@ -9,6 +9,11 @@
 // chunks. So: K is summed block by block in one fixed order, attention walks KV blocks from the
 // sequence's start in fixed-length splits merged in order, and K and V are read as stored (f16),
 // also for tokens of the same step.
+//
+// Split invariance (CPU): a matrix whose columns are cut over ranks is summed in f32 within
+// segments that no cut divides, and the segments' sums are added in f64, over segments and ranks,
+// and rounded once. Sums of f32 values of near size are exact in f64, so the result does not depend
+// on how many ranks share the columns (but for values of 2^-29 of the largest and less).
 #pragma once
 
 #include <cstdint>
@@ -48,6 +53,9 @@ struct PackedMatrix {
   std::vector<PackedPart> parts;
   std::int64_t rows = 0;  // of all parts
   std::int64_t cols = 0;
+  // Columns of a segment where the matrix is one of several ranks' (the last may be shorter): whole
+  // blocks of the type. 0: all columns are one segment.
+  std::int64_t segment_cols = 0;
 };
 
 struct Norm {
@@ -56,8 +64,9 @@ struct Norm {
 };
 
 enum class Epilogue {
-  store,     // out[t, n]  = y[t, n]
-  add,       // out[t, n] += y[t, n]
+  store,     // out[t, n]  = y[t, n]; of weights without segments
+  add,       // out[t, n] += y[t, n], rounded once from f64
+  partial,   // sums[t, n] = y[t, n] in f64
   silu_mul,  // two parts of N rows each (gate, up): out[t, n] = silu(gate[t, n]) * up[t, n]
 };
 
@@ -70,7 +79,8 @@ struct LinearCall {
   // Only these rows of the (single-part) weight; {0, 0} means all. For a tied head's vocab range.
   std::int64_t row_begin = 0, row_end = 0;
   Epilogue epilogue = Epilogue::store;
-  TensorView out;  // [tokens, rows] f32 (silu_mul: [tokens, rows / 2])
+  TensorView out;      // [tokens, rows] f32 (silu_mul: [tokens, rows / 2]; partial: nothing)
+  SumsView sums = {};  // partial: [tokens, rows]
 };
 
 // KV cache of one rank: blocks of kKvBlockTokens tokens; a block holds, for each layer and each KV

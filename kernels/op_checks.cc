@@ -26,6 +26,15 @@ Status check_view(const char* name, const TensorView& view, std::int64_t rows, s
   return {};
 }
 
+Status check_sums(const SumsView& sums, std::int64_t rows, std::int64_t cols) {
+  if (sums.rows != rows || sums.cols != cols || sums.stride < cols) {
+    return fault("sums are " + shape(sums.rows, sums.cols) + " with stride " + number(sums.stride) +
+                 ", expected " + shape(rows, cols));
+  }
+  if (sums.data == nullptr && rows != 0) return fault("sums have no memory");
+  return {};
+}
+
 Status check_matrix(const PackedMatrix& matrix) {
   std::int64_t rows = 0;
   for (const PackedPart& part : matrix.parts) {
@@ -54,6 +63,22 @@ Status check_sequence(const SequenceRows& sequence, const KvCache& cache, std::i
     const std::int32_t block = sequence.blocks[static_cast<std::size_t>(i)];
     if (block < 0 || block >= cache.blocks) {
       return fault("KV block " + number(block) + " of a cache of " + number(cache.blocks));
+    }
+  }
+  return {};
+}
+
+Status check_segments(const LinearCall& call) {
+  const std::int64_t segment = call.weight->segment_cols;
+  if (segment == 0) return {};
+  if (call.epilogue != Epilogue::add && call.epilogue != Epilogue::partial) {
+    return fault("a weight with segments is only added up: add or partial");
+  }
+  for (const PackedPart& part : call.weight->parts) {
+    const std::int64_t block = dtype_info(part.dtype).block_length;
+    if (segment < 0 || segment % block != 0) {
+      return fault("segments of " + number(segment) + " columns are not whole blocks of " +
+                   number(block));
     }
   }
   return {};
@@ -134,7 +159,12 @@ Status check_linear(const LinearCall& call, const BackendLimits& limits) {
   }
   const std::int64_t tokens = call.in.rows;
   TRY_CONTEXT("linear: ", check_view("in", call.in, tokens, weight.cols));
-  TRY_CONTEXT("linear: ", check_view("out", call.out, tokens, rows));
+  if (call.epilogue == Epilogue::partial) {
+    TRY_CONTEXT("linear: ", check_sums(call.sums, tokens, rows));
+  } else {
+    TRY_CONTEXT("linear: ", check_view("out", call.out, tokens, rows));
+  }
+  TRY_CONTEXT("linear: ", check_segments(call));
   if (tokens > limits.tokens_max || weight.cols > limits.cols_max) {
     return fault("linear: in " + shape(tokens, weight.cols) + " exceeds the workspace of " +
                  shape(limits.tokens_max, limits.cols_max));

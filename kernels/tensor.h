@@ -1,4 +1,6 @@
 // TensorView: a matrix in memory: pointer, type, rows, columns, row stride. Owns nothing.
+//
+// SumsView: the same for sums in f64 that ranks have still to add up.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,22 @@ struct TensorView {
     return view;
   }
 };
+
+struct SumsView {
+  double* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;  // elements from one row to the next
+
+  double* row(std::int64_t index) const { return data + index * stride; }
+  SumsView slice_rows(std::int64_t begin, std::int64_t count) const {
+    return {row(begin), count, cols, stride};
+  }
+};
+
+inline SumsView sums_view(double* data, std::int64_t rows, std::int64_t cols) {
+  return {data, rows, cols, cols};
+}
 
 inline TensorView f32_view(float* data, std::int64_t rows, std::int64_t cols) {
   return {data, DType::f32, rows, cols, cols};

@@ -17,6 +17,12 @@ Status place(Arena& arena, Term term, const std::string& purpose, TensorView& vi
   return {};
 }
 
+Status place(Arena& arena, Term term, const std::string& purpose, SumsView& view) {
+  const Bytes bytes = view.rows * view.cols * static_cast<Bytes>(sizeof(double));
+  view.data = reinterpret_cast<double*>(TRY(arena.take(term, bytes, purpose)).data());
+  return {};
+}
+
 Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
   DecoderBuffers buffers =
       decoder_buffer_shapes(*parts.spec, *parts.shards, parts.collective->rank(), parts.limits);

@@ -12,6 +12,8 @@ namespace {
 constexpr std::int64_t kOwnPanelsTokens = 2;
 // Bytes of panels that one pass over the weights works on: a share of the second-level cache.
 constexpr Bytes kChunkBytes = 256 * kKiB;
+// Tiles of segments that are kept before they are added up: with the sums in a register then.
+constexpr int kTilesAtOnce = 8;
 
 constexpr Bytes int8_bytes(std::int64_t cols) {
   return ceil_div(cols, kSubBlock) * kInt8BlockBytes;
@@ -29,6 +31,7 @@ struct PartRange {
   const PackedPart* part = nullptr;
   bool int8 = false;
   Bytes group_bytes = 0;
+  Bytes segment_bytes = 0;                      // of a group
   TileFunction full = nullptr;                  // of panels of panel_tokens
   TileFunction tail = nullptr;                  // of the last panel, where it is narrower
   std::int64_t row_begin = 0, row_end = 0;      // of the part
@@ -36,12 +39,30 @@ struct PartRange {
   std::int64_t out_col = 0;                     // of row_begin
 };
 
+// Tile rows of f64 sums to where they go, rounded once.
+void finish_sums(Epilogue epilogue, const double* sums, const TileTarget& target) {
+  for (int t = 0; t < target.tokens; ++t, sums += kTileRows) {
+    if (epilogue == Epilogue::partial) {
+      std::copy(sums + target.first, sums + target.last, target.sums + t * target.stride);
+      continue;
+    }
+    float* out = target.out + t * target.stride;
+    for (int r = target.first; r < target.last; ++r, ++out) {
+      *out = static_cast<float>(static_cast<double>(*out) + sums[r]);
+    }
+  }
+}
+
 // One call with what is the same for all threads worked out.
 class Linear {
  public:
   Linear(const LinearCall& call, const LinearKernel& kernel, Activations activations,
          std::span<std::byte> scratch)
-      : call_(call), kernel_(kernel), tokens_(call.in.rows), cols_(call.weight->cols) {
+      : call_(call),
+        kernel_(kernel),
+        tokens_(call.in.rows),
+        cols_(call.weight->cols),
+        segment_cols_(call.weight->segment_cols == 0 ? cols_ : call.weight->segment_cols) {
     std::int64_t out_col = 0;
     for (const PackedPart& part : call.weight->parts) {
       PartRange& range = ranges_[parts_++];
@@ -49,6 +70,7 @@ class Linear {
       range.part = &part;
       range.int8 = activations == Activations::int8 && is_quantised(part.dtype);
       range.group_bytes = packed_bytes(part.dtype, kPackedRows, cols_);
+      range.segment_bytes = packed_bytes(part.dtype, kPackedRows, segment_cols_);
       const Activations kind = range.int8 ? Activations::int8 : Activations::f32;
       range.full = kernel.tile(part.dtype, kind, kernel.panel_tokens);
       range.tail = kernel.tile(part.dtype, kind, static_cast<int>(tokens_ % kernel.panel_tokens));
@@ -148,30 +170,69 @@ class Linear {
     TileTarget target{
         .first = static_cast<int>(std::max(range.row_begin - row, std::int64_t{0})),
         .last = static_cast<int>(std::min(range.row_end - row, kPackedRows)),
-        .stride = call_.out.stride,
     };
     const std::int64_t col = range.out_col + row + target.first - range.row_begin;
     for (std::int64_t t = begin; t < end; t += target.tokens) {
       target.tokens = panel_width(t);
-      target.out = call_.out.row(t) + col;
+      if (call_.epilogue == Epilogue::partial) {
+        target.sums = call_.sums.row(t) + col;
+        target.stride = call_.sums.stride;
+      } else {
+        target.out = call_.out.row(t) + col;
+        target.stride = call_.out.stride;
+      }
+      if (adds_up()) {
+        alignas(64) double sums[kPanelTokensMax * kTileRows] = {};
+        compute_sums(range, group, panels, t, target.tokens, sums);
+        finish_sums(call_.epilogue, sums, target);
+        continue;
+      }
       compute(range, group, panels, t, target.tokens, tile);
       if (up != nullptr) compute(*up, group, panels, t, target.tokens, up_tile);
       kernel_.finish(call_.epilogue, tile, up_tile, target);
     }
   }
 
+  bool adds_up() const {
+    return call_.epilogue == Epilogue::add || call_.epilogue == Epilogue::partial;
+  }
+
+  const std::byte* panel_of(const PartRange& range, const Panels& panels,
+                            std::int64_t first) const {
+    return range.int8 ? panels.int8 + first * int8_bytes(cols_)
+                      : panels.f32 + first * f32_bytes(cols_);
+  }
+
   void compute(const PartRange& range, std::int64_t group, const Panels& panels, std::int64_t first,
                int tokens, float* tile) const {
-    const std::byte* panel = range.int8 ? panels.int8 + first * int8_bytes(cols_)
-                                        : panels.f32 + first * f32_bytes(cols_);
     const TileFunction function = tokens == kernel_.panel_tokens ? range.full : range.tail;
-    function(range.part->data + group * range.group_bytes, panel, cols_, tile);
+    function(range.part->data + group * range.group_bytes, panel_of(range, panels, first),
+             {cols_, cols_}, tile);
+  }
+
+  // As compute, segment by segment, some of them at once.
+  void compute_sums(const PartRange& range, std::int64_t group, const Panels& panels,
+                    std::int64_t first, int tokens, double* sums) const {
+    alignas(64) float tiles[kTilesAtOnce * kPanelTokensMax * kTileRows];
+    const TileFunction function = tokens == kernel_.panel_tokens ? range.full : range.tail;
+    const Bytes panel_bytes =
+        tokens * (range.int8 ? int8_bytes(segment_cols_) : f32_bytes(segment_cols_));
+    const std::byte* weights = range.part->data + group * range.group_bytes;
+    const std::byte* panel = panel_of(range, panels, first);
+    for (std::int64_t c = 0; c < cols_; c += kTilesAtOnce * segment_cols_) {
+      const std::int64_t cols = std::min(kTilesAtOnce * segment_cols_, cols_ - c);
+      function(weights, panel, {cols, segment_cols_}, tiles);
+      kernel_.add_tiles(tiles, static_cast<int>(ceil_div(cols, segment_cols_)), tokens, sums);
+      weights += kTilesAtOnce * range.segment_bytes;
+      panel += kTilesAtOnce * panel_bytes;
+    }
   }
 
   const LinearCall& call_;
   const LinearKernel& kernel_;
   std::int64_t tokens_;
   std::int64_t cols_;
+  std::int64_t segment_cols_;
   std::byte* scratch_ = nullptr;
   PartRange ranges_[3];
   int parts_ = 0;

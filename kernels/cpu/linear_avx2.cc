@@ -44,6 +44,13 @@ struct Avx2 {
     for (std::int64_t i = 0; i < bytes; i += 64) _mm_prefetch(p + kAhead + i, _MM_HINT_T0);
   }
 
+  // Four doubles.
+  using D = __m256d;
+  static D load_doubles(const double* p) { return _mm256_loadu_pd(p); }
+  static D widen(const float* p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+  static D add_doubles(D a, D b) { return _mm256_add_pd(a, b); }
+  static void store_doubles(double* p, D a) { _mm256_storeu_pd(p, a); }
+
   static F zero() { return _mm256_setzero_ps(); }
   static F halves(const std::byte* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
@@ -212,6 +219,7 @@ const LinearKernel& avx2_linear_kernel() {
       .quantise = quantise<Avx2>,
       .spread = spread<Avx2>,
       .tile = tile_for<Avx2>,
+      .add_tiles = add_tiles<Avx2>,
       .finish = finish<Avx2>,
   };
   return kKernel;

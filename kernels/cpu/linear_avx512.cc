@@ -49,6 +49,13 @@ struct Avx512 {
     for (std::int64_t i = 0; i < bytes; i += 64) _mm_prefetch(p + kAhead + i, _MM_HINT_T0);
   }
 
+  // Eight doubles.
+  using D = __m512d;
+  static D load_doubles(const double* p) { return _mm512_loadu_pd(p); }
+  static D widen(const float* p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+  static D add_doubles(D a, D b) { return _mm512_add_pd(a, b); }
+  static void store_doubles(double* p, D a) { _mm512_storeu_pd(p, a); }
+
   static F zero() { return _mm512_setzero_ps(); }
   static F halves(const std::byte* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -200,6 +207,7 @@ const LinearKernel& avx512_linear_kernel() {
       .quantise = quantise<Avx512>,
       .spread = spread<Avx512>,
       .tile = tile_for<Avx512>,
+      .add_tiles = add_tiles<Avx512>,
       .finish = finish<Avx512>,
   };
   return kKernel;

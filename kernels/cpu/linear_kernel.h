@@ -9,6 +9,9 @@
 // Batch invariance: in every function the f32 operations of one (row, token) are the same, in the
 // same order, for every T. Integer sums are exact, so their order is free.
 //
+// With the epilogues `add` and `partial`, a tile is the product over one segment of the columns,
+// and tiles are added up in f64 (backend.h, split invariance).
+//
 // Declarations only: the units of wider instruction sets include this (see linear_tile.h).
 #pragma once
 
@@ -39,13 +42,20 @@ struct NormedRow {
 struct TileTarget {
   int tokens = 0;
   int first = 0, last = kTileRows;
-  float* out = nullptr;
+  float* out = nullptr;    // of store, add and silu_mul
+  double* sums = nullptr;  // of partial
   std::int64_t stride = 0;
 };
 
-// tile = group · panelᵀ over `cols` columns.
-using TileFunction = void (*)(const std::byte* group, const std::byte* panel, std::int64_t cols,
-                              float* tile);
+// The columns of a call of a tile function: one tile for each segment of `segment` of them.
+struct TileColumns {
+  std::int64_t all = 0;
+  std::int64_t segment = 0;
+};
+
+// tiles = group · panelᵀ, segment by segment.
+using TileFunction = void (*)(const std::byte* group, const std::byte* panel,
+                              const TileColumns& cols, float* tiles);
 
 struct LinearKernel {
   int panel_tokens = 1;
@@ -59,7 +69,10 @@ struct LinearKernel {
   // The function for a weight type and panels of `tokens` tokens; `activations` says which panel.
   TileFunction (*tile)(DType dtype, Activations activations, int tokens);
 
-  // The epilogues. `up` is read by silu_mul alone.
+  // sums[tokens][16] += each of `count` tiles of `tokens` tokens, in order.
+  void (*add_tiles)(const float* tiles, int count, int tokens, double* sums);
+
+  // The epilogues store and silu_mul; `up` is read by the latter alone.
   void (*finish)(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target);
 };
 

@@ -68,9 +68,11 @@ void spread(const NormedRow& row, int token, int width, std::byte* panel) {
 }
 
 template <DType dtype, int T>
-void int8_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
-  std::fill_n(tile, T * kTileRows, 0.0F);
-  for (std::int64_t b = 0; b < cols / kSubBlock; ++b, panel += kInt8BlockBytes * T) {
+void int8_tile(const std::byte* group, const std::byte* panel, const TileColumns& cols,
+               float* tiles) {
+  std::fill_n(tiles, ceil_div(cols.all, cols.segment) * T * kTileRows, 0.0F);
+  for (std::int64_t b = 0; b < cols.all / kSubBlock; ++b, panel += kInt8BlockBytes * T) {
+    float* tile = tiles + b * kSubBlock / cols.segment * T * kTileRows;
     for (int r = 0; r < kTileRows; ++r) {
       UnpackedRow row;
       unpack_row(dtype, group, b, r, row);
@@ -94,10 +96,12 @@ void int8_tile(const std::byte* group, const std::byte* panel, std::int64_t cols
 }
 
 template <DType dtype, int T>
-void f32_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
-  std::fill_n(tile, T * kTileRows, 0.0F);
-  for (std::int64_t c = 0; c < cols; c += kSubBlock) {
-    const std::int64_t count = std::min(kSubBlock, cols - c);
+void f32_tile(const std::byte* group, const std::byte* panel, const TileColumns& cols,
+              float* tiles) {
+  std::fill_n(tiles, ceil_div(cols.all, cols.segment) * T * kTileRows, 0.0F);
+  for (std::int64_t c = 0; c < cols.all; c += kSubBlock) {
+    const std::int64_t count = std::min(kSubBlock, cols.all - c);
+    float* tile = tiles + c / cols.segment * T * kTileRows;
     for (int r = 0; r < kTileRows; ++r) {
       float weights[kSubBlock];
       if (is_quantised(dtype)) {
@@ -163,6 +167,12 @@ TileFunction tile_for(DType dtype, Activations activations, int tokens) {
   return nullptr;
 }
 
+void add_tiles(const float* tiles, int count, int tokens, double* sums) {
+  for (int i = 0; i < count; ++i, tiles += tokens * kTileRows) {
+    for (int at = 0; at < tokens * kTileRows; ++at) sums[at] += static_cast<double>(tiles[at]);
+  }
+}
+
 void finish(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target) {
   for (int t = 0; t < target.tokens; ++t) {
     float* out = target.out + t * target.stride;
@@ -171,8 +181,6 @@ void finish(Epilogue epilogue, const float* tile, const float* up, const TileTar
       float& element = out[r - target.first];
       if (epilogue == Epilogue::store) {
         element = y;
-      } else if (epilogue == Epilogue::add) {
-        element += y;
       } else {
         element = y / (1.0F + std::exp(-y)) * up[t * kTileRows + r];
       }
@@ -189,6 +197,7 @@ const LinearKernel& scalar_linear_kernel() {
       .quantise = quantise,
       .spread = spread,
       .tile = tile_for,
+      .add_tiles = add_tiles,
       .finish = finish,
   };
   return kKernel;

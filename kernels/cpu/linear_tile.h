@@ -89,11 +89,24 @@ template <class S, class Format, int T, int kParts>
 }
 
 template <class S, class Format, int T>
-void int8_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+void int8_tile(const std::byte* group, const std::byte* panel, const TileColumns& cols,
+               float* tiles) {
   // Few tokens: read every cache line once. More: as many registers as there are for one half.
   constexpr int kParts = T <= 2 ? kTileRows / S::kLanes : 1;
+  constexpr std::int64_t kCols = 32 * Format::kSubBlocks;
+  const std::int64_t segment_bytes = cols.segment / kCols * Format::kBytes;
+  const std::int64_t panel_bytes = cols.segment / 32 * PanelBlock<T>::kBytes;
   for (int lane = 0; lane < kTileRows; lane += kParts * S::kLanes) {
-    int8_rows<S, Format, T, kParts>(group, panel, cols, lane, tile);
+    const std::byte* weights = group;
+    const std::byte* x = panel;
+    float* tile = tiles;
+    for (std::int64_t left = cols.all; left > 0; left -= cols.segment) {
+      const std::int64_t count = left < cols.segment ? left : cols.segment;
+      int8_rows<S, Format, T, kParts>(weights, x, count, lane, tile);
+      weights += segment_bytes;
+      x += panel_bytes;
+      tile += T * kTileRows;
+    }
   }
 }
 
@@ -173,11 +186,17 @@ template <class S, int T>
 }
 
 template <class S, class Format, int T>
-void f32_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+void f32_tile(const std::byte* group, const std::byte* panel, const TileColumns& cols,
+              float* tiles) {
   constexpr BlockReader kReader{.dequantise = &dequantise_block<S, Format>,
                                 .bytes = Format::kBytes,
                                 .cols = 32 * Format::kSubBlocks};
-  f32_rows<S, T>(kReader, group, panel, cols, tile);
+  for (std::int64_t left = cols.all; left > 0; left -= cols.segment) {
+    f32_rows<S, T>(kReader, group, panel, left < cols.segment ? left : cols.segment, tiles);
+    group += cols.segment / kReader.cols * kReader.bytes;
+    panel += cols.segment * 4 * T;
+    tiles += T * kTileRows;
+  }
 }
 
 // F32, F16 and BF16 weights: kSize bytes each; S::floats widens a vector of them. Rows
@@ -220,10 +239,18 @@ template <class S, DType dtype, int T, int kParts>
 }
 
 template <class S, DType dtype, int T>
-void float_tile(const std::byte* group, const std::byte* panel, std::int64_t cols, float* tile) {
+void float_tile(const std::byte* group, const std::byte* panel, const TileColumns& cols,
+                float* tiles) {
   constexpr int kParts = T <= 2 ? kTileRows / S::kLanes : 1;  // as in int8_tile
-  for (int lane = 0; lane < kTileRows; lane += kParts * S::kLanes) {
-    float_rows<S, dtype, T, kParts>(group, panel, cols, lane, tile);
+  constexpr std::int64_t kSize = dtype == DType::f32 ? 4 : 2;
+  for (std::int64_t left = cols.all; left > 0; left -= cols.segment) {
+    const std::int64_t count = left < cols.segment ? left : cols.segment;
+    for (int lane = 0; lane < kTileRows; lane += kParts * S::kLanes) {
+      float_rows<S, dtype, T, kParts>(group, panel, count, lane, tiles);
+    }
+    group += cols.segment * kSize * kTileRows;
+    panel += cols.segment * 4 * T;
+    tiles += T * kTileRows;
   }
 }
 
@@ -335,6 +362,29 @@ template <class S>
 }
 
 template <class S>
+void add_tiles(const float* tiles, int count, int tokens, double* sums) {
+  constexpr int kDoubles = S::kLanes / 2, kVectors = kTileRows / kDoubles;
+  for (int t = 0; t < tokens; ++t, tiles += kTileRows, sums += kTileRows) {
+    typename S::D sum[kVectors];
+    const auto each_vector = [](const auto& f) __attribute__((always_inline)) {
+      unroll<kVectors>([&](auto v) __attribute__((always_inline)) { f(decltype(v)::value); });
+    };
+    each_vector([&](int v) __attribute__((always_inline)) {
+      sum[v] = S::load_doubles(sums + v * kDoubles);
+    });
+    const float* tile = tiles;
+    for (int i = 0; i < count; ++i, tile += tokens * kTileRows) {
+      each_vector([&](int v) __attribute__((always_inline)) {
+        sum[v] = S::add_doubles(sum[v], S::widen(tile + v * kDoubles));
+      });
+    }
+    each_vector([&](int v) __attribute__((always_inline)) {
+      S::store_doubles(sums + v * kDoubles, sum[v]);
+    });
+  }
+}
+
+template <class S>
 void finish(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target) {
   const bool whole = target.first == 0 && target.last == kTileRows;
   float* out = target.out;
@@ -345,15 +395,12 @@ void finish(Epilogue epilogue, const float* tile, const float* up, const TileTar
       typename S::F y = S::load_floats(tile + lane);
       if (epilogue == Epilogue::silu_mul) {
         y = S::multiply(silu<S>(y), S::load_floats(up + t * kTileRows + lane));
-      } else if (epilogue == Epilogue::add && whole) {
-        y = S::add(S::load_floats(out + lane), y);
       }
       S::store(to + lane, y);
     }
     if (whole) continue;
     for (int r = target.first; r < target.last; ++r) {
-      float& element = out[r - target.first];
-      element = epilogue == Epilogue::add ? element + rows[r] : rows[r];
+      out[r - target.first] = rows[r];
     }
   }
 }

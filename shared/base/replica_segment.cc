@@ -62,8 +62,8 @@ Status check_shape(const ReplicaSegmentShape& shape) {
     return invalid(fmt::format("replica segment: {} ranks; 1 to {} are possible", shape.ranks,
                                kReplicaRanksMax));
   }
-  if (shape.slot_floats < 1 || shape.slot_floats > kGiB) {
-    return invalid(fmt::format("replica segment: {} floats a slot; 1 to {} are possible",
+  if (shape.slot_floats < 2 || shape.slot_floats > kGiB) {  // sums are exchanged in f64
+    return invalid(fmt::format("replica segment: {} floats a slot; 2 to {} are possible",
                                shape.slot_floats, kGiB));
   }
   if (shape.ring_bytes < kRingBytesMin || shape.ring_bytes > kGiB) {

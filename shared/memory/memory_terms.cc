@@ -40,8 +40,8 @@ std::int64_t attention_width(const TermInputs& in) {
 std::int64_t widest_input(const TermInputs& in) {
   return std::max({in.model.hidden, attention_width(in), in.rank.shard.ffn.size()});
 }
-// The residual stream, and with several ranks the partial sum that they reduce.
-std::int64_t residual_copies(const TermInputs& in) { return in.tp == 1 ? 1 : 2; }
+// The residual stream, and with several ranks the partial sums in f64 that they reduce.
+std::int64_t residual_copies(const TermInputs& in) { return in.tp == 1 ? 1 : 3; }
 std::int64_t blocks_of_request(const TermInputs& in) {
   return ceil_div(in.step.context_length, kKvBlockTokens);
 }
@@ -116,8 +116,9 @@ Bytes tables_bytes(const TermInputs& in) {
 
 Bytes activations_bytes(const TermInputs& in) {
   const Tokens rows = in.step.step_tokens_max;
-  return residual_copies(in) * floats(rows, in.model.hidden) + floats(rows, qkv_width(in)) +
-         floats(rows, attention_width(in)) + floats(rows, in.rank.shard.ffn.size());
+  return floats(rows, in.model.hidden) + floats(rows, (residual_copies(in) - 1) * in.model.hidden) +
+         floats(rows, qkv_width(in)) + floats(rows, attention_width(in)) +
+         floats(rows, in.rank.shard.ffn.size());
 }
 
 // Operations follow each other, so one scratch serves them all.

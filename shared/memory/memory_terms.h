@@ -68,8 +68,8 @@ struct TermInputs {
 // Rope's cos and sin [context, rope_dim / 2] f32 each, then block tables
 // [requests, blocks of a context] i32.
 Bytes tables_bytes(const TermInputs& in);
-// [step_tokens, ...] f32: residual stream (twice where ranks reduce partial sums), q·k·v,
-// attention's output, feed-forward.
+// [step_tokens, ...] f32: residual stream (three times where ranks reduce partial sums, in f64),
+// q·k·v, attention's output, feed-forward.
 Bytes activations_bytes(const TermInputs& in);
 // The CPU backend's scratch; at least Backend::workspace_bytes() (a test of the worker compares).
 Bytes workspace_bytes(const TermInputs& in);

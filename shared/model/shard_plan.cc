@@ -13,8 +13,11 @@
 namespace plimsoll {
 namespace {
 
-// Columns of the feed-forward are cut in multiples of this: the block length of activations.
-constexpr std::int64_t kFfnUnit = 32;
+// The feed-forward is cut in units of blocks of activations. In dense layers long units cost less,
+// since sums are widened to f64 after each; but there must be enough of them to balance the ranks.
+constexpr std::int64_t kFfnUnitMin = 32;
+constexpr std::int64_t kFfnUnitMax = 256;
+constexpr std::int64_t kFfnUnitsWanted = 12;
 
 const WeightInfo& layer_weight(const ModelSpec& spec, std::int64_t layer, std::string_view name) {
   const WeightInfo* weight = spec.weights.find(fmt::format("blk.{}.{}.weight", layer, name));
@@ -109,7 +112,12 @@ std::int64_t ffn_size(const ModelSpec& spec, CutBy by) {
 }
 
 std::int64_t ffn_unit_columns(const ModelSpec& spec, CutBy by) {
-  return std::lcm(kFfnUnit, column_unit(spec, by));
+  std::int64_t unit = kFfnUnitMin;
+  if (by == CutBy::ffn) {
+    unit = kFfnUnitMax;
+    while (unit > kFfnUnitMin && spec.ffn / unit < kFfnUnitsWanted) unit /= 2;
+  }
+  return std::lcm(unit, column_unit(spec, by));
 }
 
 Limit ffn_limit(const ModelSpec& spec, const FfnKind& kind) {
@@ -230,10 +238,17 @@ void split_vocab(const ModelSpec& spec, std::vector<RankShard>& ranks) {
 }
 
 MatrixPlan matrix(std::string name, std::vector<WeightSlice> parts) {
-  MatrixPlan plan{std::move(name), std::move(parts), 0};
+  MatrixPlan plan{std::move(name), std::move(parts), 0, 0};
   for (const WeightSlice& part : plan.parts) {
     plan.packed_bytes += round_up(slice_bytes(part), kWeightAlignment);
   }
+  return plan;
+}
+
+// A matrix whose columns the ranks share.
+MatrixPlan shared_matrix(std::string name, const WeightSlice& part, std::int64_t segment_cols) {
+  MatrixPlan plan = matrix(std::move(name), {part});
+  plan.segment_cols = segment_cols;
   return plan;
 }
 
@@ -260,8 +275,14 @@ void add_vector(const WeightInfo& weight, RankWeights& result) {
   result.vectors.push_back({weight.name, &weight, round_up(bytes, kWeightAlignment)});
 }
 
-void add_layer(const ModelSpec& spec, const RankShard& shard, std::int64_t layer,
-               RankWeights& result) {
+// Of the matrices whose columns the ranks share.
+struct Segments {
+  std::int64_t attn_output = 0;
+  std::int64_t ffn_down = 0;
+};
+
+void add_layer(const ModelSpec& spec, const RankShard& shard, const Segments& segments,
+               std::int64_t layer, RankWeights& result) {
   const auto weight = [&](std::string_view name) -> const WeightInfo& {
     return layer_weight(spec, layer, name);
   };
@@ -275,10 +296,12 @@ void add_layer(const ModelSpec& spec, const RankShard& shard, std::int64_t layer
   result.matrices.push_back(
       matrix(name("qkv"), {with_rows(weight("attn_q"), q), with_rows(weight("attn_k"), kv),
                            with_rows(weight("attn_v"), kv)}));
-  result.matrices.push_back(matrix(name("attn_output"), {with_cols(weight("attn_output"), q)}));
+  result.matrices.push_back(shared_matrix(name("attn_output"), with_cols(weight("attn_output"), q),
+                                          segments.attn_output));
   result.matrices.push_back(matrix(name("gate_up"), {with_rows(weight("ffn_gate"), shard.ffn),
                                                      with_rows(weight("ffn_up"), shard.ffn)}));
-  result.matrices.push_back(matrix(name("ffn_down"), {with_cols(weight("ffn_down"), shard.ffn)}));
+  result.matrices.push_back(
+      shared_matrix(name("ffn_down"), with_cols(weight("ffn_down"), shard.ffn), segments.ffn_down));
 }
 
 }  // namespace
@@ -314,8 +337,10 @@ RankWeights rank_weights(const ModelSpec& spec, const RankShard& shard) {
   RankWeights result;
   const WeightInfo& embedding = named(spec, "token_embd.weight");
   result.matrices.push_back(matrix(spec.tied_head ? "head" : "embedding", {whole(embedding)}));
+  const Segments segments{.attn_output = head_units(spec).head_unit * value_dim(spec),
+                          .ffn_down = ffn_unit_columns(spec, CutBy::ffn)};
   for (std::int64_t layer = 0; layer < spec.layers; ++layer) {
-    add_layer(spec, shard, layer, result);
+    add_layer(spec, shard, segments, layer, result);
   }
   add_vector(named(spec, "output_norm.weight"), result);
   if (!spec.tied_head) {

@@ -5,9 +5,10 @@
 // head, replicated over neighbours, and the query heads of that group are divided among them. So on
 // every rank the heads are a multiple of the KV heads. Latent attention is the case of one KV head:
 // the latent is on every rank, the heads are divided. The feed-forward is split in units of 32
-// columns (256 where a K-quant must be cut on its blocks, 128 for FP8 with block scales) and the
-// largest of its kinds (dense, of each expert, shared) balances what attention left uneven. The
-// vocabulary is split in units of kPackedRows rows.
+// columns, of dense layers up to 256 where that leaves 12 units (256 where a K-quant must be cut on
+// its blocks, 128 for FP8 with block scales), and the largest of its kinds (dense, of each expert,
+// shared) balances what attention left uneven. The vocabulary is split in units of kPackedRows
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,10 @@ struct MatrixPlan {
   // "embedding", "blk.3.qkv", "blk.3.attn_output", "blk.3.gate_up", "blk.3.ffn_down", "head"
   std::string name;
   std::vector<WeightSlice> parts;  // q, k, v · gate, up · one
-  Bytes packed_bytes = 0;          // of all parts, each rounded up to kWeightAlignment
+  // Of a matrix whose columns the ranks share: at whose multiples alone they can be cut, whatever
+  // tp is. Sums within such a segment never depend on tp (kernels/backend.h). 0 for the others.
+  std::int64_t segment_cols = 0;
+  Bytes packed_bytes = 0;  // of all parts, each rounded up to kWeightAlignment
 };
 
 // A vector that every rank holds whole, as f32 (norms, rope_freqs).

@@ -113,6 +113,28 @@ TEST_F(CheckLinear, RefusesShapesThatDoNotFit) {
   EXPECT_NE(refused(), "");
 }
 
+TEST_F(CheckLinear, ChecksTheSumsOfPartialInPlaceOfTheOutput) {
+  std::vector<double> sums(40);
+  call.epilogue = Epilogue::partial;
+  call.out = {};
+  EXPECT_NE(refused().find("sums are [0, 0]"), std::string::npos);
+  call.sums = sums_view(sums.data(), 2, 20);
+  EXPECT_EQ(refused(), "");
+  call.sums.data = nullptr;
+  EXPECT_NE(refused().find("no memory"), std::string::npos);
+}
+
+TEST_F(CheckLinear, RefusesSegmentsThatCutBlocksOrAreNotAddedUp) {
+  weight.parts[0].dtype = DType::q8_0;
+  weight.segment_cols = 16;
+  call.epilogue = Epilogue::add;
+  EXPECT_NE(refused().find("whole blocks of 32"), std::string::npos);
+  weight.segment_cols = 32;
+  EXPECT_EQ(refused(), "");
+  call.epilogue = Epilogue::store;
+  EXPECT_NE(refused().find("segments"), std::string::npos);
+}
+
 TEST_F(CheckLinear, RefusesSiluOfUnequalParts) {
   weight.parts[1].rows = 11;
   weight.rows = 21;

@@ -29,21 +29,21 @@ struct Measured {
 };
 
 // One rank's calls; the times of each.
-Result<std::vector<double>> call_many(Collective& collective, std::int64_t floats, int calls) {
-  std::vector<float> partial(static_cast<std::size_t>(floats), 1);
-  std::vector<float> sum(static_cast<std::size_t>(floats));
+Result<std::vector<double>> call_many(Collective& collective, std::int64_t count, int calls) {
+  std::vector<double> partial(static_cast<std::size_t>(count), 1);
+  std::vector<float> sum(static_cast<std::size_t>(count));
   std::vector<double> times;
   times.reserve(static_cast<std::size_t>(calls));
   for (int call = -kWarmUpCalls; call < calls; ++call) {
     const TimePoint start = now();
-    TRY(collective.all_reduce_add(f32_view(partial.data(), 1, floats),
-                                  f32_view(sum.data(), 1, floats)));
+    TRY(collective.all_reduce_add(sums_view(partial.data(), 1, count),
+                                  f32_view(sum.data(), 1, count)));
     if (call >= 0) times.push_back(to_seconds(now() - start) * 1e6);
   }
   return times;
 }
 
-Result<Measured> measure(int ranks, bool spin, std::int64_t floats, int calls) {
+Result<Measured> measure(int ranks, bool spin, std::int64_t count, int calls) {
   const ReplicaSegmentShape shape = {ranks, kSlotFloatsDefault, kStepRingBytesDefault, 1};
   const SharedBlock block = TRY(SharedBlock::create("bench", replica_segment_bytes(shape)));
   const ReplicaSegment segment = TRY(init_replica_segment(block.bytes(), shape));
@@ -51,10 +51,10 @@ Result<Measured> measure(int ranks, bool spin, std::int64_t floats, int calls) {
     if (::fork() != 0) continue;
     ::alarm(kSecondsMax);
     auto collective = make_shm_collective(segment, {rank, spin});
-    ::_exit(collective && call_many(**collective, floats, calls) ? 0 : 1);
+    ::_exit(collective && call_many(**collective, count, calls) ? 0 : 1);
   }
   const auto collective = TRY(make_shm_collective(segment, {0, spin}));
-  Result<std::vector<double>> times = call_many(*collective, floats, calls);
+  Result<std::vector<double>> times = call_many(*collective, count, calls);
   bool passed = true;
   for (int rank = 1; rank < ranks; ++rank) {
     int status = 0;
@@ -78,9 +78,9 @@ Status print_table(int ranks, int calls) {
               calls);
   std::printf("%6s %8s %10s %10s\n", "wait", "KiB", "p50 us", "p99 us");
   for (const std::int64_t kibibytes : {4, 8, 14, 32, 64}) {
-    const std::int64_t floats = kibibytes * kKiB / static_cast<Bytes>(sizeof(float));
-    if (ranks <= cores) print("spin", kibibytes, TRY(measure(ranks, true, floats, calls)));
-    print("sleep", kibibytes, TRY(measure(ranks, false, floats, calls)));
+    const std::int64_t count = kibibytes * kKiB / static_cast<Bytes>(sizeof(double));
+    if (ranks <= cores) print("spin", kibibytes, TRY(measure(ranks, true, count, calls)));
+    print("sleep", kibibytes, TRY(measure(ranks, false, count, calls)));
   }
   return {};
 }

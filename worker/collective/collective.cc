@@ -14,11 +14,11 @@ class SingleCollective : public Collective {
   int rank() const override { return 0; }
   int size() const override { return 1; }
 
-  Status all_reduce_add(TensorView partial, TensorView accumulate) override {
+  Status all_reduce_add(SumsView partial, TensorView accumulate) override {
     if (aborted_) return unavailable("all_reduce_add: " + reason_);
     CHECK(partial.rows == accumulate.rows && partial.cols == accumulate.cols);
     for (std::int64_t row = 0; row < partial.rows; ++row) {
-      const float* const part[] = {partial.row(row)};
+      const double* const part[] = {partial.row(row)};
       add_in_rank_order(part, accumulate.row(row), partial.cols);
     }
     return {};

@@ -23,9 +23,9 @@ class Collective {
   virtual int size() const = 0;
 
   // accumulate += partial of rank 0 + partial of rank 1 + …: the sum of the partials first, in rank
-  // order, in f32, then the residual; the same bits on every rank whose `accumulate` was the same.
-  // Both are [rows, cols] f32; they may not overlap.
-  virtual Status all_reduce_add(TensorView partial, TensorView accumulate) = 0;
+  // order, then the residual, all in f64 and rounded once; the same bits on every rank whose
+  // `accumulate` was the same. [rows, cols] both, f64 and f32; they may not overlap.
+  virtual Status all_reduce_add(SumsView partial, TensorView accumulate) = 0;
 
   // Columns of a matrix to rank 0: mine is [rows, cols_of_rank[rank()]]; on rank 0, `all` is
   // [rows, sum of cols_of_rank] and gets the ranks' columns side by side in rank order; elsewhere

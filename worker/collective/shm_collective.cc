@@ -32,7 +32,7 @@ class ShmCollective : public Collective {
   int rank() const override { return options_.rank; }
   int size() const override { return segment_.ranks(); }
 
-  Status all_reduce_add(TensorView partial, TensorView accumulate) override;
+  Status all_reduce_add(SumsView partial, TensorView accumulate) override;
   Status gather(TensorView mine, std::span<const std::int64_t> cols_of_rank,
                 TensorView all) override;
   Status barrier() override;
@@ -45,8 +45,10 @@ class ShmCollective : public Collective {
   Status wait_for_rank(int peer, std::uint32_t round, const RoundOp& op);
   Status wait_for_peers(const RoundOp& op);
   Status check_same(int peer, const RoundOp& op);
-  void write_slot(const TensorView& from, std::int64_t begin, std::int64_t count);
-  void add_chunk(const TensorView& partial, std::int64_t begin, std::int64_t count,
+  template <typename View>
+  void write_slot(const View& from, std::int64_t begin, std::int64_t count);
+  std::span<double> sums_slot(int rank) const;
+  void add_chunk(const SumsView& partial, std::int64_t begin, std::int64_t count,
                  const TensorView& accumulate);
   Status collect_chunk(const RoundOp& op, std::span<const std::int64_t> cols_of_rank,
                        const TensorView& all);
@@ -111,19 +113,28 @@ Status ShmCollective::wait_for_peers(const RoundOp& op) {
   return {};
 }
 
-void ShmCollective::write_slot(const TensorView& from, std::int64_t begin, std::int64_t count) {
-  float* slot = segment_.slot(rank(), round_).data();
-  for_each_run(from, begin, count, [slot](const float* data, std::int64_t at, std::int64_t length) {
-    copy_to_slot(data, length, slot + at);
+template <typename View>
+void ShmCollective::write_slot(const View& from, std::int64_t begin, std::int64_t count) {
+  auto* slot = reinterpret_cast<std::byte*>(segment_.slot(rank(), round_).data());
+  for_each_run(from, begin, count, [slot](const auto* data, std::int64_t at, std::int64_t length) {
+    constexpr auto kSize = static_cast<Bytes>(sizeof *data);
+    copy_to_slot(data, length * kSize, slot + at * kSize);
   });
 }
 
-Status ShmCollective::all_reduce_add(TensorView partial, TensorView accumulate) {
+// This round's slot as it is used by all_reduce_add.
+std::span<double> ShmCollective::sums_slot(int rank) const {
+  const std::span<float> slot = segment_.slot(rank, round_);
+  return {reinterpret_cast<double*>(slot.data()), slot.size() / 2};
+}
+
+Status ShmCollective::all_reduce_add(SumsView partial, TensorView accumulate) {
   CHECK(partial.rows == accumulate.rows && partial.cols == accumulate.cols);
   const std::int64_t total = partial.rows * partial.cols;
   RoundOp op = {OpKind::all_reduce_add, 0, partial.rows, partial.cols};
-  for (std::int64_t begin = 0; begin < total; begin += segment_.slot_floats(), ++op.chunk) {
-    const std::int64_t count = std::min(segment_.slot_floats(), total - begin);
+  const std::int64_t slot = std::ssize(sums_slot(rank()));
+  for (std::int64_t begin = 0; begin < total; begin += slot, ++op.chunk) {
+    const std::int64_t count = std::min(slot, total - begin);
     TRY(open_round(op));
     write_slot(partial, begin, count);
     join_round(op);
@@ -133,21 +144,21 @@ Status ShmCollective::all_reduce_add(TensorView partial, TensorView accumulate) 
   return {};
 }
 
-void ShmCollective::add_chunk(const TensorView& partial, std::int64_t begin, std::int64_t count,
+void ShmCollective::add_chunk(const SumsView& partial, std::int64_t begin, std::int64_t count,
                               const TensorView& accumulate) {
-  std::array<const float*, kReplicaRanksMax> parts{};
+  std::array<const double*, kReplicaRanksMax> parts{};
   const auto ranks = static_cast<std::size_t>(size());
   for_each_run(accumulate, begin, count, [&](float* to, std::int64_t at, std::int64_t length) {
     // The own part is taken from where it was made: the slot may have left the cache. Its rows
     // may be spaced otherwise, so it goes run by run too.
-    for_each_run(
-        partial, begin + at, length, [&](const float* own, std::int64_t offset, std::int64_t run) {
-          for (std::size_t r = 0; r < ranks; ++r) {
-            const int peer = static_cast<int>(r);
-            parts[r] = peer == rank() ? own : segment_.slot(peer, round_).data() + at + offset;
-          }
-          add_in_rank_order({parts.data(), ranks}, to + offset, run);
-        });
+    for_each_run(partial, begin + at, length,
+                 [&](const double* own, std::int64_t offset, std::int64_t run) {
+                   for (std::size_t r = 0; r < ranks; ++r) {
+                     const int peer = static_cast<int>(r);
+                     parts[r] = peer == rank() ? own : sums_slot(peer).data() + at + offset;
+                   }
+                   add_in_rank_order({parts.data(), ranks}, to + offset, run);
+                 });
   });
 }
 
@@ -171,7 +182,7 @@ Status ShmCollective::gather(TensorView mine, std::span<const std::int64_t> cols
   }
   if (rank() != 0) return {};
   for_each_run(mine, 0, total, [&](const float* data, std::int64_t at, std::int64_t length) {
-    for_each_run({all.data, all.dtype, all.rows, mine.cols, all.stride}, at, length,
+    for_each_run(TensorView{all.data, all.dtype, all.rows, mine.cols, all.stride}, at, length,
                  [&](float* to, std::int64_t offset, std::int64_t run) {
                    std::copy_n(data + offset, run, to);
                  });

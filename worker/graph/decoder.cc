@@ -13,6 +13,9 @@ constexpr Bytes kBufferAlignment = 64;
 Bytes view_bytes(const TensorView& view) {
   return round_up(view.rows * view.cols * static_cast<Bytes>(sizeof(float)), kBufferAlignment);
 }
+Bytes view_bytes(const SumsView& view) {
+  return round_up(view.rows * view.cols * static_cast<Bytes>(sizeof(double)), kBufferAlignment);
+}
 
 std::int64_t qkv_cols(const ModelSpec& spec, const RankShard& shard) {
   return (shard.heads.size() + 2 * shard.kv_heads.size()) * spec.head_dim;
@@ -32,7 +35,7 @@ DecoderBuffers decoder_buffer_shapes(const ModelSpec& spec, const ShardPlan& sha
   buffers.qkv = shape(limits.rows_max, qkv_cols(spec, shard));
   buffers.attention = shape(limits.rows_max, shard.heads.size() * spec.head_dim);
   buffers.ffn = shape(limits.rows_max, shard.ffn.size());
-  buffers.partial = shape(alone ? 0 : limits.rows_max, spec.hidden);
+  buffers.partial = sums_view(nullptr, alone ? 0 : limits.rows_max, spec.hidden);
   buffers.logit_inputs = shape(limits.logit_rows_max, spec.hidden);
   buffers.logits = shape(limits.logit_rows_max, shard.vocab.size());
   buffers.all_logits = shape(alone || rank != 0 ? 0 : limits.logit_rows_max, spec.vocab);
@@ -114,9 +117,13 @@ Status Decoder::add_over_ranks(const PackedMatrix& weight, TensorView in, Tensor
         {.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::add, .out = x});
     return {};
   }
-  const TensorView partial = parts_.buffers.partial.slice_rows(0, x.rows);
-  parts_.backend->linear(
-      {.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::store, .out = partial});
+  const SumsView partial = parts_.buffers.partial.slice_rows(0, x.rows);
+  parts_.backend->linear({.in = in,
+                          .norm = {},
+                          .weight = &weight,
+                          .epilogue = Epilogue::partial,
+                          .out = {},
+                          .sums = partial});
   return parts_.collective->all_reduce_add(partial, x);
 }
 

@@ -26,13 +26,13 @@ struct DecoderLimits {
   Tokens context_length = 0;
 };
 
-// f32 memory for the intermediate values of a step, as views of the full size.
+// Memory for the intermediate values of a step, as views of the full size.
 struct DecoderBuffers {
   TensorView x;             // [rows, hidden]: the residual stream, the same on every rank
   TensorView qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
   TensorView attention;     // [rows, heads * head_dim]
   TensorView ffn;           // [rows, ffn]
-  TensorView partial;       // [rows, hidden]; no rows where there is one rank
+  SumsView partial;         // [rows, hidden]; no rows where there is one rank
   TensorView logit_inputs;  // [logit_rows, hidden]
   TensorView logits;        // [logit_rows, vocab of the rank]
   TensorView all_logits;    // [logit_rows, vocab]; rank 0 of several only

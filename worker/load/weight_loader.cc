@@ -32,6 +32,7 @@ class Loader {
       matrix.cols = matrix.parts.back().cols;
       drop(*slice.weight);
     }
+    matrix.segment_cols = plan.segment_cols;
     return {};
   }
 

@@ -10,41 +10,13 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/packed_layout.h"
+#include "tests/kernels/linear_backends.h"
 #include "tests/kernels/stored_matrix.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr BackendLimits kLimits{.tokens_max = 160,
-                                .cols_max = 1536,
-                                .rows_max = 256,
-                                .context_max = 64,
-                                .heads_max = 2,
-                                .head_dim = 16};
 constexpr double kTolerance = 1e-5;  // of the sum of |w x| of a row
-
-struct TestBackend {
-  explicit TestBackend(const CpuBackendOptions& options)
-      : backend(std::move(*make_cpu_backend(options))),
-        workspace(backend->workspace_bytes(kLimits)) {
-    EXPECT_TRUE(backend->set_workspace(kLimits, workspace.span()));
-  }
-  std::unique_ptr<Backend> backend;
-  AlignedBytes workspace;
-};
-
-TestBackend backend_of(CpuPath path, Activations activations, int threads = 1) {
-  return TestBackend(CpuBackendOptions{
-      .threads = threads, .cpus = {}, .spin = false, .path = path, .activations = activations});
-}
-
-std::vector<CpuPath> paths_that_run_here() {
-  std::vector<CpuPath> paths;
-  for (const CpuPath path : {CpuPath::scalar, CpuPath::avx2, CpuPath::avx512}) {
-    if (cpu_path_runs_here(path)) paths.push_back(path);
-  }
-  return paths;
-}
 
 // What the kernels see of the activations: rounded to int8 per 32 columns, or as they are.
 std::vector<double> as_seen(const std::vector<float>& in, bool quantised) {
@@ -60,9 +32,7 @@ std::vector<double> as_seen(const std::vector<float>& in, bool quantised) {
   return seen;
 }
 
-using Case = std::tuple<CpuPath, DType>;
-
-class LinearOf : public testing::TestWithParam<Case> {
+class LinearOf : public testing::TestWithParam<LinearCase> {
  protected:
   CpuPath path() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
@@ -99,17 +69,10 @@ class LinearOf : public testing::TestWithParam<Case> {
   }
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
-  std::string name = std::string(cpu_path_name(std::get<0>(info.param))) + "_" +
-                     std::string(dtype_info(std::get<1>(info.param)).name);
-  std::erase(name, '-');
-  return name;
-}
-
 INSTANTIATE_TEST_SUITE_P(Paths, LinearOf,
                          testing::Combine(testing::ValuesIn(paths_that_run_here()),
                                           testing::ValuesIn(kAllDTypes)),
-                         case_name);
+                         linear_case_name);
 
 TEST_P(LinearOf, EqualsADoubleLoopOverTheQuantisedInputs) {
   const std::int64_t unit = std::max<std::int64_t>(dtype_info(dtype()).block_length, 32);

@@ -40,6 +40,12 @@ ModelSpec spec_of(const Shape& shape) {
                           .tied_head = shape.tied_head});
 }
 
+struct ShapeCase {
+  Shape shape;
+  std::int64_t output_segment;
+  std::int64_t down_segment;
+};
+
 // What every plan must keep, whatever the shape.
 void expect_sound(const ModelSpec& spec, const ShardPlan& plan, std::int64_t ffn_unit) {
   std::int64_t head = 0;
@@ -80,11 +86,11 @@ TEST(ShardPlan, TwoRanksSplitNineHeadsByKvGroupsAndBalanceWithTheFeedForward) {
   const auto plan = plan_shards(spec, 2);
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_EQ(plan->ranks.size(), 2U);
-  EXPECT_EQ(plan->ranks[0], (RankShard{{0, 6}, {0, 2}, {0, 672}, {0, 24576}}));
-  EXPECT_EQ(plan->ranks[1], (RankShard{{6, 9}, {2, 3}, {672, 1536}, {24576, 49152}}));
+  EXPECT_EQ(plan->ranks[0], (RankShard{{0, 6}, {0, 2}, {0, 640}, {0, 24576}}));
+  EXPECT_EQ(plan->ranks[1], (RankShard{{6, 9}, {2, 3}, {640, 1536}, {24576, 49152}}));
   const auto first = static_cast<double>(layer_bytes(rank_weights(spec, plan->ranks[0])));
   const auto second = static_cast<double>(layer_bytes(rank_weights(spec, plan->ranks[1])));
-  EXPECT_NEAR(first / second, 1, 0.021);
+  EXPECT_NEAR(first / second, 1, 0.081);
 }
 
 TEST(ShardPlan, OneRankHoldsEverything) {
@@ -113,13 +119,13 @@ TEST(ShardPlan, EveryNumberOfRanksUpToTheHeadsIsSoundAndBalanced) {
     SCOPED_TRACE(tp);
     const auto plan = plan_shards(spec, tp);
     ASSERT_TRUE(plan) << plan.error().message;
-    expect_sound(spec, *plan, 32);
+    expect_sound(spec, *plan, 128);
     std::vector<Bytes> loads;
     for (const RankShard& rank : plan->ranks)
       loads.push_back(layer_bytes(rank_weights(spec, rank)));
     const auto [least, most] = std::ranges::minmax(loads);
     // No rank can be relieved by one unit of the feed-forward, all layers.
-    EXPECT_LE(most - least, 30 * 3 * stored_bytes(DType::q4_1, 32 * 576));
+    EXPECT_LE(most - least, 30 * 3 * stored_bytes(DType::q4_1, 128 * 576));
   }
 }
 
@@ -173,6 +179,45 @@ TEST(ShardPlan, KQuantsAreCutOnTheirBlocks) {
                                       "to 16"),
             std::string::npos)
       << plan.error().message;
+}
+
+// What kernels sum in f32 must not depend on how many ranks share the columns.
+TEST(ShardPlan, NoNumberOfRanksCutsASegment) {
+  const ShapeCase shapes[] = {
+      {{}, 64, 128},
+      {{.ffn = 512, .head_dim = 32}, 32, 32},
+      {{.ffn = 3072, .heads = 16, .kv_heads = 8, .head_dim = 48}, 96, 256},
+      {{.hidden = 1024,
+        .ffn = 4096,
+        .heads = 8,
+        .kv_heads = 4,
+        .head_dim = 128,
+        .type = DType::q4_k,
+        .down_type = DType::q6_k},
+       256,
+       256},
+      {{.ffn = 96, .head_dim = 16, .type = DType::f16, .down_type = DType::f32}, 16, 32}};
+  for (ShapeCase c : shapes) {
+    c.shape.layers = 2;
+    const ModelSpec spec = spec_of(c.shape);
+    for (std::int64_t tp = 1; tp <= spec.heads; ++tp) {
+      const auto plan = plan_shards(spec, tp);
+      if (!plan) continue;
+      for (const RankShard& shard : plan->ranks) {
+        const RankWeights weights = rank_weights(spec, shard);
+        for (const MatrixPlan& matrix : weights.matrices) {
+          const bool output = matrix.name.ends_with("attn_output");
+          const bool down = matrix.name.ends_with("ffn_down");
+          const std::int64_t expected = output ? c.output_segment : down ? c.down_segment : 0;
+          ASSERT_EQ(matrix.segment_cols, expected) << matrix.name << ", tp " << tp;
+          if (expected == 0) continue;
+          const WeightSlice& part = matrix.parts.at(0);
+          EXPECT_EQ(part.cols.begin % expected, 0) << matrix.name << ", tp " << tp;
+          EXPECT_TRUE(part.cols.end % expected == 0 || part.cols.end == part.weight->cols());
+        }
+      }
+    }
+  }
 }
 
 // A KV group of 64 columns: four groups make one block, so six KV heads come as four and two.

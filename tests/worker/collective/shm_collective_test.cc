@@ -35,6 +35,14 @@ std::vector<float> values_of(int rank, std::uint32_t round, std::int64_t count) 
   return values;
 }
 
+// The same with digits that a float does not hold.
+std::vector<double> sums_of(int rank, std::uint32_t round, std::int64_t count) {
+  const std::vector<float> values = values_of(rank, round, count);
+  std::vector<double> sums(values.begin(), values.end());
+  for (double& sum : sums) sum *= 1.0 / 3;
+  return sums;
+}
+
 class Group {
  public:
   explicit Group(const ReplicaSegmentShape& shape)
@@ -59,14 +67,16 @@ void reduce_many(Collective& collective, std::uint32_t rounds) {
     const std::int64_t cols = std::int64_t{1} << (round % 10);
     std::vector<float> expected = values_of(63, round, rows * cols);
     std::vector<float> accumulate = expected;
-    std::vector<float> sum = values_of(0, round, rows * cols);
+    std::vector<double> sum = sums_of(0, round, rows * cols);
     for (int rank = 1; rank < collective.size(); ++rank) {
-      const std::vector<float> part = values_of(rank, round, rows * cols);
+      const std::vector<double> part = sums_of(rank, round, rows * cols);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
     }
-    for (std::size_t i = 0; i < sum.size(); ++i) expected[i] += sum[i];
-    std::vector<float> mine = values_of(collective.rank(), round, rows * cols);
-    Status status = collective.all_reduce_add(f32_view(mine.data(), rows, cols),
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      expected[i] = static_cast<float>(static_cast<double>(expected[i]) + sum[i]);
+    }
+    std::vector<double> mine = sums_of(collective.rank(), round, rows * cols);
+    Status status = collective.all_reduce_add(sums_view(mine.data(), rows, cols),
                                               f32_view(accumulate.data(), rows, cols));
     ASSERT_TRUE(status.has_value()) << status.error().message;
     ASSERT_EQ(std::memcmp(accumulate.data(), expected.data(), expected.size() * sizeof(float)), 0)
@@ -94,10 +104,10 @@ TEST(ShmCollective, SumsMatricesWhoseRowsAreSpaced) {
   const Group group({3, 50, 1024, 1});
   EXPECT_TRUE(all_passed(run_ranks(3, [&](int rank) {
     const std::unique_ptr<Collective> collective = group.join(rank);
-    std::vector<float> partial(7 * 40, static_cast<float>(1 << rank));
+    std::vector<double> partial(7 * 40, static_cast<float>(1 << rank));
     std::vector<float> accumulate(7 * 33, 100);
     ASSERT_TRUE(collective
-                    ->all_reduce_add({partial.data(), DType::f32, 7, 31, 40},
+                    ->all_reduce_add({partial.data(), 7, 31, 40},
                                      {accumulate.data(), DType::f32, 7, 31, 33})
                     .has_value());
     for (std::size_t i = 0; i < accumulate.size(); ++i) {
@@ -143,11 +153,11 @@ TEST(ShmCollective, MixesCallsWithoutLosingStep) {
   EXPECT_TRUE(all_passed(run_ranks(3, [&](int rank) {
     const std::unique_ptr<Collective> collective = group.join(rank);
     for (std::uint32_t round = 0; round < 500; ++round) {
-      std::vector<float> mine(9, static_cast<float>(rank + 1));
+      std::vector<double> mine(9, rank + 1);
       std::vector<float> sum(9, static_cast<float>(round));
       std::vector<float> all(27);
       ASSERT_TRUE(
-          collective->all_reduce_add(f32_view(mine.data(), 1, 9), f32_view(sum.data(), 1, 9))
+          collective->all_reduce_add(sums_view(mine.data(), 1, 9), f32_view(sum.data(), 1, 9))
               .has_value());
       ASSERT_EQ(sum[8], static_cast<float>(round + 6));
       ASSERT_TRUE(collective->gather(f32_view(sum.data(), 1, 9), cols, f32_view(all.data(), 1, 27))
@@ -237,10 +247,11 @@ TEST(ShmCollective, NothingWorksAfterAnAbort) {
   collective->abort("enough");
   std::vector<float> x(4);
   std::vector<float> y(4);
+  std::vector<double> sums(4);
   const std::int64_t cols[] = {2, 0};
   for (const Status& status :
        {collective->barrier(),
-        collective->all_reduce_add(f32_view(x.data(), 2, 2), f32_view(y.data(), 2, 2)),
+        collective->all_reduce_add(sums_view(sums.data(), 2, 2), f32_view(y.data(), 2, 2)),
         collective->gather(f32_view(x.data(), 2, 2), cols, f32_view(y.data(), 2, 2))}) {
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(status.error().code, Code::unavailable);
@@ -267,10 +278,10 @@ void expect_divergence(const std::function<Status(Collective&)>& call,
 TEST(ShmCollective, RanksThatCallWithOtherSizesAreToldBothCalls) {
   expect_divergence(
       [](Collective& collective) {
-        std::vector<float> partial(12);
+        std::vector<double> partial(12);
         std::vector<float> sum(12);
         const std::int64_t rows = collective.rank() == 2 ? 4 : 3;
-        return collective.all_reduce_add(f32_view(partial.data(), rows, 3),
+        return collective.all_reduce_add(sums_view(partial.data(), rows, 3),
                                          f32_view(sum.data(), rows, 3));
       },
       {"in round 1", "rank 2 calls all_reduce_add [4, 3]", "calls all_reduce_add [3, 3]"});
@@ -321,12 +332,12 @@ TEST(ShmCollective, TheSupervisorsAbortFreesThePeersOfAKilledRank) {
   const Group group({3, 64, 1024, 1});
   const auto rank_main = [&](int rank) {
     const std::unique_ptr<Collective> collective = group.join(rank);
-    std::vector<float> part(8, 1);
+    std::vector<double> part(8, 1);
     std::vector<float> sum(8);
     Status status;
     for (int round = 0; status.has_value() && round < 1000; ++round) {
       if (rank == 2 && round == 100) (void)::raise(SIGKILL);
-      status = collective->all_reduce_add(f32_view(part.data(), 1, 8), f32_view(sum.data(), 1, 8));
+      status = collective->all_reduce_add(sums_view(part.data(), 1, 8), f32_view(sum.data(), 1, 8));
     }
     ASSERT_FALSE(status.has_value());
     EXPECT_EQ(sum[0], 300);

@@ -135,6 +135,25 @@ TEST(Decoder, LogitsDependNeitherOnChunksNorOnNeighbours) {
   }
 }
 
+TEST(Decoder, LogitsDoNotDependOnTheNumberOfRanks) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const TempFolder folder;
+    const auto model = write(folder, c.shape);
+    const auto tokens = random_tokens(75, 9);
+    for (const Activations activations : {Activations::int8, Activations::f32}) {
+      RankGroup alone({.model = model, .activations = activations});
+      if (testing::Test::HasFatalFailure()) return;
+      const auto expected = alone.run(whole(tokens));
+      for (const int ranks : {2, 3}) {
+        RankGroup group({.model = model, .ranks = ranks, .activations = activations});
+        if (testing::Test::HasFatalFailure()) return;
+        EXPECT_EQ(group.run(whole(tokens)), expected) << ranks << " ranks";
+      }
+    }
+  }
+}
+
 TEST(Decoder, AStepWithoutLogitsGivesNone) {
   const TempFolder folder;
   const auto tokens = random_tokens(5, 1);
