@@ -49,7 +49,7 @@ Engine::Engine(const DecoderLimits& limits, const ModelSpec& spec, const RankSha
 }
 
 Result<Engine> Engine::create(const EngineParts& parts) {
-  const Family* family = find_family(parts.spec->architecture);
+  const DecoderFamily* family = find_decoder_family(parts.spec->architecture);
   if (family == nullptr) {
     return invalid(
         fmt::format("no decoder runs models of the family '{}'", parts.spec->architecture));

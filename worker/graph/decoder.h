@@ -55,7 +55,7 @@ class Decoder {
     const ModelSpec* spec = nullptr;
     const ShardPlan* shards = nullptr;
     const ModelWeights* weights = nullptr;
-    const Family* family = nullptr;
+    const DecoderFamily* family = nullptr;
     Backend* backend = nullptr;
     Collective* collective = nullptr;
     DecoderBuffers buffers;

@@ -12,13 +12,13 @@ float inverse_root(std::int64_t head_dim) {
 }
 
 constexpr std::array kFamilies = {
-    Family{.architecture = "llama", .attention_scale = inverse_root},
+    DecoderFamily{.architecture = "llama", .attention_scale = inverse_root},
 };
 
 }  // namespace
 
-const Family* find_family(std::string_view architecture) {
-  const auto* found = std::ranges::find(kFamilies, architecture, &Family::architecture);
+const DecoderFamily* find_decoder_family(std::string_view architecture) {
+  const auto* found = std::ranges::find(kFamilies, architecture, &DecoderFamily::architecture);
   return found == kFamilies.end() ? nullptr : found;
 }
 
