@@ -114,15 +114,20 @@ struct RopeTable {
   bool interleaved = false;   // pairs (2j, 2j+1), else (j, j + half_dim)
 };
 
-// Rotates Q and K, stores K and V of the new tokens as f16, then causal attention per query head h
-// over KV head h / (heads / kv_heads); softmax and sums in f32.
+// Adds the bias, norms each head of Q and K, rotates them, stores K and V of the new tokens as f16,
+// then causal attention per query head h over KV head h / (heads / kv_heads); softmax and sums in
+// f32. A query at position p sees the keys of positions (p - window, p].
 struct AttentionCall {
   TensorView qkv;  // [tokens, (heads + 2 * kv_heads) * head_dim] f32: Q heads, K heads, V heads
+  const float* bias = nullptr;  // of a row of qkv; nullptr: none
+  Norm q_norm = {};             // weight [head_dim], the same for all heads
+  Norm k_norm = {};
   std::span<const SequenceRows> sequences;
   const KvCache* cache = nullptr;
   std::int64_t layer = 0;
-  std::int64_t heads = 0;  // of this rank; a multiple of cache->kv_heads
-  float scale = 0;         // 1 / sqrt(head_dim) for Llama
+  std::int64_t heads = 0;   // of this rank; a multiple of cache->kv_heads
+  float scale = 0;          // 1 / sqrt(head_dim) for Llama
+  std::int64_t window = 0;  // 0: all positions before it
   RopeTable rope;
   TensorView out;  // [tokens, heads * head_dim] f32
 };

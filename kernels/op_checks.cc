@@ -194,6 +194,7 @@ Status check_attention(const AttentionCall& call, const BackendLimits& limits) {
     return fault("attention: " + number(call.heads) + " heads on " + number(cache.kv_heads) +
                  " KV heads are more than " + number(kHeadsPerKvHeadMax) + " to one");
   }
+  if (call.window < 0) return fault("attention: a window of " + number(call.window) + " tokens");
   const std::int64_t tokens = call.qkv.rows;
   if (tokens > limits.tokens_max) {
     return fault("attention: " + number(tokens) + " tokens exceed the workspace of " +

@@ -25,6 +25,17 @@ Bytes bounds_bytes(int threads) {
   return round_up(static_cast<Bytes>(sizeof(AttentionBound)) * (threads + 1), 64);
 }
 
+// head *= weight / sqrt(mean(head²) + eps); sums in f32, in one order.
+void norm_head(float* head, const Norm& norm, std::int64_t dim) {
+  constexpr std::int64_t kLanes = 8;
+  float lanes[kLanes] = {};
+  for (std::int64_t d = 0; d < dim; ++d) lanes[d % kLanes] += head[d] * head[d];
+  float sum = 0;
+  for (const float lane : lanes) sum += lane;
+  const float factor = 1 / std::sqrt(sum / static_cast<float>(dim) + norm.eps);
+  for (std::int64_t d = 0; d < dim; ++d) head[d] *= factor * norm.weight[d];
+}
+
 // What a thread works in. The first partial holds the tile at hand; when the thread's share ends
 // inside a tile that it began, it stays there for the merge. The second is the current split's. The
 // others are the splits of a tile that an earlier thread began.
@@ -74,7 +85,8 @@ class AttentionRun {
         kernel_(kernel),
         team_(team),
         scratch_(scratch),
-        tiles_(call.sequences, call.heads, call.cache->kv_heads),
+        tiles_(call.sequences, {.count = call.heads, .kv_count = call.cache->kv_heads},
+               call.window),
         bounds_(reinterpret_cast<AttentionBound*>(scratch.data()),
                 static_cast<std::size_t>(team.size()) + 1),
         dim_(call.cache->head_dim) {}
@@ -107,6 +119,16 @@ class AttentionRun {
   const AttentionBound& bound(int index) const { return bounds_[static_cast<std::size_t>(index)]; }
   ThreadScratch scratch(int thread) const { return {scratch_, team_.size(), thread, dim_}; }
 
+  // Bias, norm and rotation of head `index` of a row of qkv, in place.
+  void prepare(float* head, std::int64_t index, const Norm& norm, std::int64_t position) const {
+    add_bias(head, index);
+    if (norm.weight != nullptr) norm_head(head, norm, dim_);
+    rotate(head, position);
+  }
+  void add_bias(float* head, std::int64_t index) const {
+    if (call_.bias == nullptr) return;
+    for (std::int64_t d = 0; d < dim_; ++d) head[d] += call_.bias[index * dim_ + d];
+  }
   void rotate(float* head, std::int64_t position) const {
     const RopeTable& rope = call_.rope;
     if (rope.half_dim == 0) return;
@@ -124,6 +146,7 @@ class AttentionRun {
                     const AttentionPartial& result) const;
   void merge(int thread) const;
   RowRange rows_of_split(const AttentionTileRef& ref, std::int64_t split) const;
+  KeyRange visible(const AttentionTileRef& ref, std::int64_t token, std::int64_t key) const;
   void write(const AttentionTileRef& ref, const AttentionPartial& result) const;
 
   const AttentionCall& call_;
@@ -157,10 +180,13 @@ void AttentionRun::store_token(const SequenceRows& rows, std::int64_t token,
   const std::int64_t position = rows.position + token;
   const std::int64_t slot = position % kKvBlockTokens;
   std::uint16_t* keys = page(rows, position / kKvBlockTokens, kv_head);
-  float* key = call_.qkv.row(rows.row + token) + (call_.heads + kv_head) * dim_;
-  rotate(key, position);
-  kernel_.store_key(key, keys + slot, dim_);
-  kernel_.store_value(key + call_.cache->kv_heads * dim_, keys + page_size() + slot * dim_, dim_);
+  const std::int64_t key_index = call_.heads + kv_head;
+  const std::int64_t value_index = key_index + call_.cache->kv_heads;
+  float* row = call_.qkv.row(rows.row + token);
+  prepare(row + key_index * dim_, key_index, call_.k_norm, position);
+  add_bias(row + value_index * dim_, value_index);
+  kernel_.store_key(row + key_index * dim_, keys + slot, dim_);
+  kernel_.store_value(row + value_index * dim_, keys + page_size() + slot * dim_, dim_);
 }
 
 void AttentionRun::attend(int thread) const {
@@ -199,25 +225,39 @@ void AttentionRun::load_queries(const AttentionTile& tile, const AttentionTileRe
   for (std::int64_t t = 0; t < ref.tokens; ++t) {
     const float* heads = call_.qkv.row(rows.row + ref.token + t) + ref.kv_head * group * dim_;
     float* query = tile.query + t * group * dim_;
-    kernel_.scale(heads, factor, query, group * dim_);
-    for (std::int64_t h = 0; h < group; ++h) rotate(query + h * dim_, ref.position + t);
+    std::copy_n(heads, group * dim_, query);
+    for (std::int64_t h = 0; h < group; ++h) {
+      prepare(query + h * dim_, ref.kv_head * group + h, call_.q_norm, ref.position + t);
+    }
+    kernel_.scale(query, factor, query, group * dim_);
   }
 }
 
 RowRange AttentionRun::rows_of_split(const AttentionTileRef& ref, std::int64_t split) const {
   const std::int64_t first = ref.first_seeing(split * kSplitTokens);
-  return {first * tiles_.group(), (ref.tokens - first) * tiles_.group()};
+  const std::int64_t end = ref.end_seeing((split + 1) * kSplitTokens - 1);
+  return {first * tiles_.group(), std::max<std::int64_t>(end - first, 0) * tiles_.group()};
+}
+
+// Of the block that begins at `key`: what this token of the tile sees.
+KeyRange AttentionRun::visible(const AttentionTileRef& ref, std::int64_t token,
+                               std::int64_t key) const {
+  const std::int64_t end = ref.position + token + 1;
+  const std::int64_t begin = call_.window == 0 ? 0 : end - call_.window;
+  return {std::max<std::int64_t>(begin - key, 0), std::min(end - key, kKvBlockTokens)};
 }
 
 void AttentionRun::attend_split(AttentionTile tile, const AttentionTileRef& ref, std::int64_t split,
                                 const AttentionPartial& result) const {
   const std::int64_t group = tiles_.group();
   const RowRange rows = rows_of_split(ref, split);
+  // Later splits are folded into the first, whose rows therefore all begin, with nothing.
+  const RowRange begun = split == 0 ? RowRange{0, ref.tokens * group} : rows;
   tile.max = result.max;
   tile.out = result.out;
-  std::fill_n(tile.max + rows.begin, rows.count, -std::numeric_limits<float>::infinity());
-  std::fill_n(tile.lanes + rows.begin * kSumLanes, rows.count * kSumLanes, 0.0F);
-  std::fill_n(tile.out + rows.begin * dim_, rows.count * dim_, 0.0F);
+  std::fill_n(tile.max + begun.begin, begun.count, -std::numeric_limits<float>::infinity());
+  std::fill_n(tile.lanes + begun.begin * kSumLanes, begun.count * kSumLanes, 0.0F);
+  std::fill_n(tile.out + begun.begin * dim_, begun.count * dim_, 0.0F);
 
   const std::int64_t last = ref.last_position() / kKvBlockTokens;
   const std::int64_t end = std::min((split + 1) * kSplitBlocks, last + 1);
@@ -225,17 +265,24 @@ void AttentionRun::attend_split(AttentionTile tile, const AttentionTileRef& ref,
     const std::uint16_t* keys = page(sequence(ref.sequence), block, ref.kv_head);
     const std::uint16_t* values = keys + page_size();
     const std::int64_t key = block * kKvBlockTokens;
-    // Tokens inside the block see its beginning, each its own length; those after see all of it.
-    const std::int64_t whole = ref.first_seeing(key + kKvBlockTokens - 1);
-    for (std::int64_t t = ref.first_seeing(key); t < whole; ++t) {
-      kernel_.attend(tile, {t * group, group}, keys, values, ref.position + t - key + 1);
+    const std::int64_t key_end = key + kKvBlockTokens;
+    // Tokens inside the block see its beginning, each its own length; those whose window begins in
+    // it see its end; those between see all of it.
+    const std::int64_t whole = ref.first_seeing(key_end - 1);
+    const std::int64_t whole_end = std::max(ref.end_seeing(key), whole);
+    const auto attend_each = [&](std::int64_t begin, std::int64_t stop) {
+      for (std::int64_t t = begin; t < stop; ++t) {
+        kernel_.attend(tile, {t * group, group}, keys, values, visible(ref, t, key));
+      }
+    };
+    const std::int64_t seen_end = ref.end_seeing(key_end - 1);
+    attend_each(ref.first_seeing(key), std::min(whole, seen_end));
+    if (whole < whole_end) {
+      kernel_.attend(tile, {whole * group, (whole_end - whole) * group}, keys, values, {});
     }
-    if (whole < ref.tokens) {
-      kernel_.attend(tile, {whole * group, (ref.tokens - whole) * group}, keys, values,
-                     kKvBlockTokens);
-    }
+    attend_each(whole_end, seen_end);
   }
-  kernel_.sum_lanes(tile, rows, result.sum);
+  kernel_.sum_lanes(tile, begun, result.sum);
 }
 
 // The thread that began a tile folds in the splits that later threads left, and writes it out.

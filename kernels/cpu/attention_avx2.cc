@@ -17,6 +17,12 @@ inline __m256i lanes(std::int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), index);
 }
 
+// All bits of those of the eight lanes from key `first` on that are in the range.
+inline __m256 key_lanes(KeyRange keys, std::int64_t first) {
+  return _mm256_castsi256_ps(
+      _mm256_andnot_si256(lanes(keys.begin - first), lanes(keys.end - first)));
+}
+
 inline float max_of(__m256 v) {
   __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   m = _mm_max_ps(m, _mm_movehl_ps(m, m));
@@ -111,15 +117,14 @@ void multiply_rows(std::int64_t rows, const Product& p) {
 }
 
 // Scores of the row become weights 2^(score - max); max, decay and lanes follow.
-void softmax_row(const AttentionTile& tile, std::int64_t row, std::int64_t keys) {
+void softmax_row(const AttentionTile& tile, std::int64_t row, KeyRange keys) {
   float* s = tile.scores + row * kKeys;
   const __m256 none = _mm256_set1_ps(-__builtin_inff());
   __m256 score[4];
   __m256 most = none;
 #pragma GCC unroll 4
   for (int v = 0; v < 4; ++v) {
-    score[v] = _mm256_blendv_ps(none, _mm256_loadu_ps(s + v * 8),
-                                _mm256_castsi256_ps(lanes(keys - v * 8)));
+    score[v] = _mm256_blendv_ps(none, _mm256_loadu_ps(s + v * 8), key_lanes(keys, v * 8));
     most = _mm256_max_ps(most, score[v]);
   }
   const float old_max = tile.max[row];
@@ -130,7 +135,7 @@ void softmax_row(const AttentionTile& tile, std::int64_t row, std::int64_t keys)
 #pragma GCC unroll 4
   for (int v = 0; v < 4; ++v) {
     const __m256 weight = _mm256_and_ps(exp2_lanes(_mm256_sub_ps(score[v], _mm256_set1_ps(max))),
-                                        _mm256_castsi256_ps(lanes(keys - v * 8)));
+                                        key_lanes(keys, v * 8));
     _mm256_storeu_ps(s + v * 8, weight);
     sum = _mm256_add_ps(sum, weight);
   }
@@ -141,7 +146,7 @@ void softmax_row(const AttentionTile& tile, std::int64_t row, std::int64_t keys)
 }
 
 void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-            const std::uint16_t* value_page, std::int64_t keys) {
+            const std::uint16_t* value_page, KeyRange keys) {
   const std::int64_t dim = tile.head_dim;
   const std::int64_t end = rows.begin + rows.count;
   const std::int64_t passes = (rows.count + kRowsMax - 1) / kRowsMax;
@@ -157,8 +162,14 @@ void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_p
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const std::int64_t count = end - r < step ? end - r : step;
     for (std::int64_t column = 0; column < dim; column += kColumns) {
-      const Product p = {tile.scores + r * kKeys,     kKeys, value_page + column, dim, keys,
-                         tile.out + r * dim + column, dim,   tile.decay + r};
+      const Product p = {tile.scores + r * kKeys + keys.begin,
+                         kKeys,
+                         value_page + keys.begin * dim + column,
+                         dim,
+                         keys.end - keys.begin,
+                         tile.out + r * dim + column,
+                         dim,
+                         tile.decay + r};
       if (dim - column >= kColumns) {
         multiply_rows<2>(count, p);
       } else {

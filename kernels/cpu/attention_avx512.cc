@@ -116,9 +116,9 @@ void multiply_rows(int rows, const Product& p) {
 }
 
 // Scores of the rows become weights 2^(score - max); max, decay and lanes follow.
-void softmax_step(const AttentionTile& tile, RowRange rows, std::int64_t keys) {
-  const __mmask16 m0 = lanes(keys);
-  const __mmask16 m1 = lanes(keys - 16);
+void softmax_step(const AttentionTile& tile, RowRange rows, KeyRange keys) {
+  const __mmask16 m0 = _kandn_mask16(lanes(keys.begin), lanes(keys.end));
+  const __mmask16 m1 = _kandn_mask16(lanes(keys.begin - 16), lanes(keys.end - 16));
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
   for (std::int64_t r = rows.begin; r < rows.begin + rows.count; ++r) {
     const float* s = tile.scores + r * kKeys;
@@ -151,7 +151,7 @@ void softmax_step(const AttentionTile& tile, RowRange rows, std::int64_t keys) {
 }
 
 void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-            const std::uint16_t* value_page, std::int64_t keys) {
+            const std::uint16_t* value_page, KeyRange keys) {
   const std::int64_t dim = tile.head_dim;
   const std::int64_t end = rows.begin + rows.count;
   const std::int64_t passes = (rows.count + kRowsMax - 1) / kRowsMax;
@@ -165,8 +165,15 @@ void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_p
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const int count = static_cast<int>(end - r < step ? end - r : step);
     for (std::int64_t column = 0; column < dim; column += 32) {
-      const Product p = {tile.scores + r * kKeys,     kKeys, value_page + column, dim,         keys,
-                         tile.out + r * dim + column, dim,   tile.decay + r,      dim - column};
+      const Product p = {tile.scores + r * kKeys + keys.begin,
+                         kKeys,
+                         value_page + keys.begin * dim + column,
+                         dim,
+                         keys.end - keys.begin,
+                         tile.out + r * dim + column,
+                         dim,
+                         tile.decay + r,
+                         dim - column};
       if (p.columns >= 32) {
         multiply_rows<true>(count, p);
       } else {

@@ -36,6 +36,12 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
+// Tokens [begin, end) of a block, at least one.
+struct KeyRange {
+  std::int64_t begin = 0;
+  std::int64_t end = kKvBlockTokens;
+};
+
 // The inner loops of one instruction set.
 struct AttentionKernel {
   // Rotates one head in place by one position's cos and sin, each [half_dim].
@@ -45,9 +51,9 @@ struct AttentionKernel {
   void (*store_key)(const float* key, std::uint16_t* column, std::int64_t head_dim);
   void (*store_value)(const float* value, std::uint16_t* row, std::int64_t head_dim);
   void (*scale)(const float* in, float factor, float* out, std::int64_t count);
-  // Takes the first `keys` (1 … 32) tokens of one block into the running softmax of these rows.
+  // Takes the keys of one block that these rows see into their running softmax.
   void (*attend)(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-                 const std::uint16_t* value_page, std::int64_t keys);
+                 const std::uint16_t* value_page, KeyRange keys);
   // sum[r] = the row's lanes together.
   void (*sum_lanes)(const AttentionTile& tile, RowRange rows, float* sum);
   // into = into ⊕ from, of later keys.

@@ -22,10 +22,14 @@ AttentionTileRef AttentionTiles::at(std::int64_t sequence, std::int64_t kv_head,
       ++sequence;
     }
   }
-  if (sequence >= count) return {count, 0, 0, 0, 0};
+  if (sequence >= count) return {.sequence = count};
   const SequenceRows& rows = sequences_[static_cast<std::size_t>(sequence)];
-  return {sequence, kv_head, token, std::min(tile_tokens_, rows.tokens - token),
-          rows.position + token};
+  return {.sequence = sequence,
+          .kv_head = kv_head,
+          .token = token,
+          .tokens = std::min(tile_tokens_, rows.tokens - token),
+          .position = rows.position + token,
+          .window = window_};
 }
 
 AttentionTileRef AttentionTiles::next(const AttentionTileRef& tile) const {
@@ -38,9 +42,11 @@ std::int64_t AttentionTiles::cost(const AttentionTileRef& tile, std::int64_t spl
     return std::clamp<std::int64_t>(position / kKvBlockTokens + 1 - before, 0, kSplitBlocks);
   };
   const std::int64_t first = tile.first_seeing(split * kSplitTokens);
+  const std::int64_t end = tile.end_seeing((split + 1) * kSplitTokens - 1);
+  if (end <= first) return 0;
   const std::int64_t most = blocks(tile.last_position());
   const std::int64_t least = blocks(tile.position + first);
-  return (tile.tokens - first) * group_ * (most + least) / 2 + kBlockCost * most;
+  return (end - first) * group_ * (most + least) / 2 + kBlockCost * most;
 }
 
 void AttentionTiles::share(std::span<AttentionBound> bounds) const {
@@ -66,7 +72,7 @@ void AttentionTiles::share(std::span<AttentionBound> bounds) const {
       before += unit;
     }
   }
-  const AttentionTileRef end = {static_cast<std::int64_t>(sequences_.size()), 0, 0, 0, 0};
+  const AttentionTileRef end = {.sequence = static_cast<std::int64_t>(sequences_.size())};
   for (; thread <= threads; ++thread) bounds[static_cast<std::size_t>(thread)] = {end, 0};
 }
 

@@ -23,12 +23,17 @@ struct AttentionTileRef {
   std::int64_t token = 0;     // of the sequence's rows
   std::int64_t tokens = 0;    // 0: past the last tile
   std::int64_t position = 0;  // of the first token
+  std::int64_t window = 0;    // keys that a token sees, itself included; 0: all
 
   std::int64_t last_position() const { return position + tokens - 1; }
   std::int64_t splits() const { return last_position() / kSplitTokens + 1; }
   // First token that sees a key at or after `key`.
   std::int64_t first_seeing(std::int64_t key) const {
     return key <= position ? 0 : (key - position < tokens ? key - position : tokens);
+  }
+  // The token after the last that sees a key at or before `key`, as far as the window goes.
+  std::int64_t end_seeing(std::int64_t key) const {
+    return window == 0 ? tokens : first_seeing(key + window);
   }
 };
 
@@ -40,10 +45,15 @@ struct AttentionBound {
 
 class AttentionTiles {
  public:
-  AttentionTiles(std::span<const SequenceRows> sequences, std::int64_t heads, std::int64_t kv_heads)
+  struct Heads {
+    std::int64_t count = 0;
+    std::int64_t kv_count = 0;
+  };
+  AttentionTiles(std::span<const SequenceRows> sequences, Heads heads, std::int64_t window)
       : sequences_(sequences),
-        kv_heads_(kv_heads),
-        group_(heads / kv_heads),
+        kv_heads_(heads.kv_count),
+        window_(window),
+        group_(heads.count / heads.kv_count),
         tile_tokens_(group_ < kTileRows ? kTileRows / group_ : 1) {}
 
   std::int64_t group() const { return group_; }
@@ -59,6 +69,7 @@ class AttentionTiles {
 
   std::span<const SequenceRows> sequences_;
   std::int64_t kv_heads_;
+  std::int64_t window_;
   std::int64_t group_;
   std::int64_t tile_tokens_;
 };

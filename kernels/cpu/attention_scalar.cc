@@ -28,29 +28,29 @@ float exp2_one(float x) {
 }
 
 // scores[row, t] = query[row] · key t
-void score(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-           std::int64_t keys) {
+void score(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page, KeyRange keys) {
   for (std::int64_t i = 0; i < rows.count * kKeys; ++i) tile.scores[rows.begin * kKeys + i] = 0;
   float key[kKeys];
   for (std::int64_t d = 0; d < tile.head_dim; ++d) {
-    for (std::int64_t t = 0; t < keys; ++t) key[t] = half_to_float(key_page[d * kKeys + t]);
+    for (std::int64_t t = keys.begin; t < keys.end; ++t)
+      key[t] = half_to_float(key_page[d * kKeys + t]);
     for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {
       const float query = tile.query[row * tile.head_dim + d];
       float* scores = tile.scores + row * kKeys;
-      for (std::int64_t t = 0; t < keys; ++t) scores[t] += query * key[t];
+      for (std::int64_t t = keys.begin; t < keys.end; ++t) scores[t] += query * key[t];
     }
   }
 }
 
 // Scores of the row become weights 2^(score - max); max, sum and output follow.
-void softmax_row(const AttentionTile& tile, std::int64_t row, std::int64_t keys) {
+void softmax_row(const AttentionTile& tile, std::int64_t row, KeyRange keys) {
   float* scores = tile.scores + row * kKeys;
   float max = tile.max[row];
-  for (std::int64_t t = 0; t < keys; ++t) max = scores[t] > max ? scores[t] : max;
+  for (std::int64_t t = keys.begin; t < keys.end; ++t) max = scores[t] > max ? scores[t] : max;
   const float decay = exp2_one(tile.max[row] - max);
   tile.max[row] = max;
   float sum = tile.lanes[row * kSumLanes] * decay;
-  for (std::int64_t t = 0; t < keys; ++t) {
+  for (std::int64_t t = keys.begin; t < keys.end; ++t) {
     scores[t] = exp2_one(scores[t] - max);
     sum += scores[t];
   }
@@ -60,12 +60,12 @@ void softmax_row(const AttentionTile& tile, std::int64_t row, std::int64_t keys)
 }
 
 void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-            const std::uint16_t* value_page, std::int64_t keys) {
+            const std::uint16_t* value_page, KeyRange keys) {
   const std::int64_t end = rows.begin + rows.count;
   score(tile, rows, key_page, keys);
   for (std::int64_t row = rows.begin; row < end; ++row) softmax_row(tile, row, keys);
   float value[kHeadDimMax];
-  for (std::int64_t t = 0; t < keys; ++t) {
+  for (std::int64_t t = keys.begin; t < keys.end; ++t) {
     const std::uint16_t* stored = value_page + t * tile.head_dim;
     for (std::int64_t d = 0; d < tile.head_dim; ++d) value[d] = half_to_float(stored[d]);
     for (std::int64_t row = rows.begin; row < end; ++row) {

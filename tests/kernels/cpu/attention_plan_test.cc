@@ -58,7 +58,7 @@ TEST(AttentionPlan, SharesCoverEveryUnitOnceForAnyBatch) {
       rows.tokens = std::uniform_int_distribution(0, round % 2 == 0 ? 2 : 200)(random);
       rows.position = std::uniform_int_distribution(0, 1500)(random);
     }
-    const AttentionTiles tiles(sequences, kv_heads * group, kv_heads);
+    const AttentionTiles tiles(sequences, {.count = kv_heads * group, .kv_count = kv_heads}, 0);
     const std::vector<Unit> expected = walk(tiles, 1).units;
     std::int64_t tokens = 0;
     for (AttentionTileRef tile = tiles.first(); tile.tokens > 0; tile = tiles.next(tile)) {
@@ -75,13 +75,13 @@ TEST(AttentionPlan, SharesCoverEveryUnitOnceForAnyBatch) {
 
 TEST(AttentionPlan, SplitsALongSequenceOverThreads) {
   const std::vector<SequenceRows> sequences = {{0, 1, 8191, {}}};
-  const Shares shares = walk(AttentionTiles(sequences, 4, 1), 4);
+  const Shares shares = walk(AttentionTiles(sequences, {.count = 4, .kv_count = 1}, 0), 4);
   for (const std::int64_t work : shares.work) EXPECT_EQ(work, 8192 / kKvBlockTokens * 4 / 4);
 }
 
 TEST(AttentionPlan, BalancesAPromptAlthoughLaterTokensSeeMore) {
   const std::vector<SequenceRows> sequences = {{0, 512, 0, {}}};
-  const Shares shares = walk(AttentionTiles(sequences, 9, 3), 2);
+  const Shares shares = walk(AttentionTiles(sequences, {.count = 9, .kv_count = 3}, 0), 2);
   const auto first = static_cast<double>(shares.work[0]);
   const auto second = static_cast<double>(shares.work[1]);
   EXPECT_NEAR(first / (first + second), 0.5, 0.03);
@@ -89,7 +89,7 @@ TEST(AttentionPlan, BalancesAPromptAlthoughLaterTokensSeeMore) {
 
 TEST(AttentionPlan, HasNoTilesWithoutTokens) {
   const std::vector<SequenceRows> sequences = {{0, 0, 5, {}}, {0, 0, 0, {}}};
-  EXPECT_TRUE(walk(AttentionTiles(sequences, 9, 3), 3).units.empty());
+  EXPECT_TRUE(walk(AttentionTiles(sequences, {.count = 9, .kv_count = 3}, 0), 3).units.empty());
 }
 
 }  // namespace

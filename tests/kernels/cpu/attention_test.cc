@@ -23,6 +23,9 @@ struct Shape {
   std::int64_t heads, kv_heads, head_dim;
   std::int64_t rope_dim;
   bool interleaved = false;
+  std::int64_t window = 0;
+  bool bias = false;
+  bool norms = false;
 };
 
 double from_half(std::uint16_t half) {
@@ -64,6 +67,7 @@ class Attention {
         team_({.threads = options.threads, .cpus = {}, .spin = false}) {
     EXPECT_TRUE(team_.status().has_value());
     make_rope();
+    make_vectors();
     make_sequences(lengths);
     cache_ = {nullptr, static_cast<std::int64_t>(sequences_.size()) * kContext / kKvBlockTokens,
               kLayers, shape.kv_heads, shape.head_dim};
@@ -95,6 +99,12 @@ class Attention {
     call.layer = kLayer;
     call.heads = shape_.heads;
     call.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(shape_.head_dim)));
+    call.window = shape_.window;
+    if (shape_.bias) call.bias = bias_.data();
+    if (shape_.norms) {
+      call.q_norm = {q_norm_.data(), kEps};
+      call.k_norm = {k_norm_.data(), kEps};
+    }
     call.rope = {cos_.data(), sin_.data(), kContext, shape_.rope_dim / 2, shape_.interleaved};
     call.out = f32_view(out.data(), tokens, out_width());
     run_attention(call, attention_kernel(options_.path), team_, scratch_);
@@ -131,19 +141,35 @@ class Attention {
     return from_half(cache_memory_[static_cast<std::size_t>(page + at)]);
   }
 
-  // One head of a row, rotated, in double precision.
-  std::vector<double> rotated(const Sequence& sequence, std::int64_t token,
-                              std::int64_t head) const {
+  // One head of a row with its bias, normed, in double precision.
+  std::vector<double> normed(const Sequence& sequence, std::int64_t token,
+                             std::int64_t head) const {
     const float* in = sequence.qkv.data() + token * qkv_width() + head * shape_.head_dim;
     std::vector<double> out(in, in + shape_.head_dim);
+    for (std::size_t d = 0; shape_.bias && d < out.size(); ++d) {
+      out[d] += static_cast<double>(bias_[static_cast<std::size_t>(head) * out.size() + d]);
+    }
+    if (!shape_.norms || head >= shape_.heads + shape_.kv_heads) return out;
+    const double squares = std::inner_product(out.begin(), out.end(), out.begin(), 0.0);
+    const double rms = std::sqrt(squares / static_cast<double>(out.size()) + double{kEps});
+    const std::vector<float>& weight = head < shape_.heads ? q_norm_ : k_norm_;
+    for (std::size_t d = 0; d < out.size(); ++d) out[d] *= static_cast<double>(weight[d]) / rms;
+    return out;
+  }
+
+  // The same, rotated.
+  std::vector<double> rotated(const Sequence& sequence, std::int64_t token,
+                              std::int64_t head) const {
+    const std::vector<double> in = normed(sequence, token, head);
+    std::vector<double> out = in;
     const std::int64_t half = shape_.rope_dim / 2;
     for (std::int64_t j = 0; j < half; ++j) {
       const double c = cos_[static_cast<std::size_t>(token * half + j)];
       const double s = sin_[static_cast<std::size_t>(token * half + j)];
-      const std::int64_t a = shape_.interleaved ? 2 * j : j;
-      const std::int64_t b = shape_.interleaved ? 2 * j + 1 : j + half;
-      out[static_cast<std::size_t>(a)] = in[a] * c - in[b] * s;
-      out[static_cast<std::size_t>(b)] = in[b] * c + in[a] * s;
+      const auto a = static_cast<std::size_t>(shape_.interleaved ? 2 * j : j);
+      const auto b = static_cast<std::size_t>(shape_.interleaved ? 2 * j + 1 : j + half);
+      out[a] = in[a] * c - in[b] * s;
+      out[b] = in[b] * c + in[a] * s;
     }
     return out;
   }
@@ -153,8 +179,10 @@ class Attention {
                                std::int64_t head) const {
     const std::int64_t kv_head = head / (shape_.heads / shape_.kv_heads);
     const std::vector<double> query = rotated(sequence, token, head);
-    std::vector<double> weights(static_cast<std::size_t>(token) + 1);
-    for (std::int64_t t = 0; t <= token; ++t) {
+    std::vector<double> weights(static_cast<std::size_t>(token) + 1, -INFINITY);
+    const std::int64_t first =
+        shape_.window == 0 ? 0 : std::max<std::int64_t>(token + 1 - shape_.window, 0);
+    for (std::int64_t t = first; t <= token; ++t) {
       double score = 0;
       for (std::int64_t d = 0; d < shape_.head_dim; ++d) {
         score += query[static_cast<std::size_t>(d)] * stored(sequence, t, kv_head, d, false);
@@ -166,7 +194,7 @@ class Attention {
     for (double& weight : weights) weight = std::exp(weight - max);
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     std::vector<double> out(static_cast<std::size_t>(shape_.head_dim));
-    for (std::int64_t t = 0; t <= token; ++t) {
+    for (std::int64_t t = first; t <= token; ++t) {
       for (std::int64_t d = 0; d < shape_.head_dim; ++d) {
         out[static_cast<std::size_t>(d)] +=
             weights[static_cast<std::size_t>(t)] / sum * stored(sequence, t, kv_head, d, true);
@@ -190,6 +218,7 @@ class Attention {
   }
 
  private:
+  static constexpr float kEps = 1e-5F;
   static constexpr std::int64_t kLayers = 2;
   static constexpr std::int64_t kLayer = 1;
 
@@ -202,6 +231,17 @@ class Attention {
         cos_.push_back(static_cast<float>(std::cos(angle)));
         sin_.push_back(static_cast<float>(std::sin(angle)));
       }
+    }
+  }
+
+  void make_vectors() {
+    std::mt19937 random(77);
+    std::normal_distribution<float> normal;
+    bias_.resize(static_cast<std::size_t>(qkv_width()));
+    q_norm_.resize(static_cast<std::size_t>(shape_.head_dim));
+    k_norm_.resize(q_norm_.size());
+    for (std::vector<float>* vector : {&bias_, &q_norm_, &k_norm_}) {
+      for (float& value : *vector) value = 1 + normal(random) / 2;
     }
   }
 
@@ -231,6 +271,7 @@ class Attention {
   Options options_;
   ThreadTeam team_;
   std::vector<float> cos_, sin_;
+  std::vector<float> bias_, q_norm_, k_norm_;
   std::vector<Sequence> sequences_;
   std::vector<std::uint16_t> cache_memory_;
   KvCache cache_;
@@ -387,6 +428,73 @@ TEST_P(AttentionPath, RunsWithoutRotation) {
   Attention attention({4, 2, 64, 0}, {33}, options());
   attention.prefill(0, 33);
   EXPECT_LT(attention.error(attention.sequence(0), 32), 3e-6);
+}
+
+TEST_P(AttentionPath, AQuerySeesTheKeysOfItsWindowAlone) {
+  for (const std::int64_t window : {1, 2, 31, 32, 33, 100, 255, 256, 257, 512}) {
+    SCOPED_TRACE("a window of " + std::to_string(window));
+    const Shape shape = {
+        .heads = 4, .kv_heads = 1, .head_dim = 64, .rope_dim = 64, .window = window};
+    Attention attention(shape, {600}, options());
+    attention.prefill(0, 600);
+    for (const std::int64_t token : {0, 1, 30, 31, 32, 255, 256, 257, 300, 511, 512, 599}) {
+      EXPECT_LT(attention.error(attention.sequence(0), token), 3e-6) << "token " << token;
+    }
+  }
+}
+
+TEST_P(AttentionPath, AWindowGivesTheSameBitsHoweverAPromptIsChunkedAndShared) {
+  for (const std::int64_t window : {20, 300}) {
+    const Shape shape = {
+        .heads = 4, .kv_heads = 1, .head_dim = 64, .rope_dim = 64, .window = window};
+    Attention whole(shape, {900}, options());
+    whole.prefill(0, 900);
+    for (const std::int64_t chunk : {1, 9, 250}) {
+      Attention::Options with = options();
+      with.threads = 3;
+      Attention chunked(shape, {900}, with);
+      chunked.prefill(0, chunk);
+      EXPECT_TRUE(same_bits(chunked.sequence(0).out, whole.sequence(0).out))
+          << "window " << window << ", chunk " << chunk;
+    }
+  }
+}
+
+TEST_P(AttentionPath, WhatLiesBeforeTheWindowIsNeverLookedAt) {
+  const Shape shape = {.heads = 2, .kv_heads = 1, .head_dim = 64, .rope_dim = 64, .window = 50};
+  Attention good(shape, {400}, options());
+  good.prefill(0, 400);
+  Attention bad(shape, {400}, options());
+  Sequence& sequence = bad.sequence(0);
+  for (std::int64_t i = 0; i < 300 * bad.qkv_width(); ++i) {
+    sequence.qkv[static_cast<std::size_t>(i)] = NAN;
+  }
+  bad.prefill(0, 400);
+  const auto seen = [&](const std::vector<float>& out) {
+    return std::vector<float>(out.begin() + 349 * good.out_width(), out.end());
+  };
+  EXPECT_TRUE(same_bits(seen(good.sequence(0).out), seen(sequence.out)));
+}
+
+TEST_P(AttentionPath, AddsTheBiasAndNormsEachHeadBeforeTheRotation) {
+  for (const bool norms : {false, true}) {
+    const Shape shape = {
+        .heads = 6, .kv_heads = 2, .head_dim = 64, .rope_dim = 64, .bias = true, .norms = norms};
+    Attention attention(shape, {70}, options());
+    attention.prefill(0, 70);
+    const Sequence& sequence = attention.sequence(0);
+    for (const std::int64_t token : {0, 33, 69}) {
+      EXPECT_LT(attention.error(sequence, token), 5e-6) << "token " << token;
+      const std::vector<double> key = attention.rotated(sequence, token, 7);
+      const std::vector<double> value = attention.normed(sequence, token, 9);
+      for (std::int64_t d = 0; d < 64; ++d) {
+        const double k = key[static_cast<std::size_t>(d)], v = value[static_cast<std::size_t>(d)];
+        EXPECT_NEAR(attention.stored(sequence, token, 1, d, false), k,
+                    std::abs(k) * 0x1.01p-11 + 2e-6);
+        EXPECT_NEAR(attention.stored(sequence, token, 1, d, true), v, std::abs(v) * 0x1p-11 + 1e-7);
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, AttentionPath,
