@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include "shared/tokenizer/added_tokens.h"
 #include "shared/tokenizer/bpe.h"
 #include "shared/tokenizer/pretokenizer.h"
+#include "shared/tokenizer/spm.h"
 #include "shared/tokenizer/tokenizer_data.h"
 #include "shared/tokenizer/vocabulary.h"
 
@@ -32,21 +34,30 @@ Result<std::optional<TokenId>> checked_id(const Vocabulary& vocabulary,
   return std::optional<TokenId>(static_cast<TokenId>(*id));
 }
 
-Result<Pretokenizer> pretokenizer_of(const TokenizerData& data) {
-  if (data.model != "gpt2") {
-    return invalid(
-        fmt::format("the model's tokenizer is '{}'; the one that works is 'gpt2' (byte-level BPE)",
-                    to_valid_utf8(data.model)));
+// Byte-level BPE: merges inside the pieces that a pre-tokenizer cuts.
+struct PiecewiseBpe {
+  Pretokenizer pretokenizer;
+  Bpe bpe;
+};
+
+Status check_model(const TokenizerData& data) {
+  if (data.is_spm()) return {};
+  if (data.model == "gpt2") {
+    TRY(Pretokenizer::named(data.pre));
+    return {};
   }
-  return Pretokenizer::named(data.pre);
+  return invalid(fmt::format(
+      "the model's tokenizer is '{}'; those that work are 'gpt2' (byte-level BPE) and 'llama' "
+      "(SentencePiece's BPE)",
+      to_valid_utf8(data.model)));
 }
 
 }  // namespace
 
 struct Tokenizer::State {
   Vocabulary vocabulary;
-  Pretokenizer pretokenizer;
-  Bpe bpe;
+  std::variant<PiecewiseBpe, Spm> merges;
+  bool space_prefix = false;
   AddedTokens added;
   std::optional<TokenId> bos;
   std::optional<TokenId> eos;
@@ -56,6 +67,14 @@ struct Tokenizer::State {
   void encode_text(std::string_view text, std::vector<TokenId>& out) {
     // The pre-tokenizer reads out of bounds where this does not hold: checked once a run.
     CHECK(is_utf8(text));
+    if (auto* spm = std::get_if<Spm>(&merges)) {
+      if (text.empty()) return;
+      std::string unmarked = space_prefix ? " " : "";
+      append_unmarked(text, unmarked);
+      spm->encode(vocabulary, unmarked, out);
+      return;
+    }
+    auto& [pretokenizer, bpe] = std::get<PiecewiseBpe>(merges);
     while (!text.empty()) {
       const std::size_t length = pretokenizer.next(text);
       bpe.encode(vocabulary, text.substr(0, length), out);
@@ -74,7 +93,7 @@ Result<Tokenizer> Tokenizer::from_gguf(const GgufFile& file) {
 }
 
 Result<Tokenizer> Tokenizer::from_data(const TokenizerData& data) {
-  Pretokenizer pretokenizer = TRY(pretokenizer_of(data));
+  TRY(check_model(data));
   Vocabulary vocabulary = TRY(Vocabulary::build(data));
   const auto bos = TRY(checked_id(vocabulary, data.bos, "beginning-of-sequence"));
   const auto eos = TRY(checked_id(vocabulary, data.eos, "end-of-sequence"));
@@ -95,12 +114,28 @@ Result<Tokenizer> Tokenizer::from_data(const TokenizerData& data) {
   }
   std::ranges::sort(stop_ids);
   stop_ids.erase(std::ranges::unique(stop_ids).begin(), stop_ids.end());
-  Bpe bpe = TRY(Bpe::build(vocabulary, data, pretokenizer.ignores_merges()));
   AddedTokens added = TRY(AddedTokens::build(vocabulary));
-  const bool adds_bos = bos.has_value() && data.add_bos.value_or(pretokenizer.adds_bos());
-  return Tokenizer(
-      std::make_unique<State>(State{std::move(vocabulary), std::move(pretokenizer), std::move(bpe),
-                                    std::move(added), bos, eos, adds_bos, std::move(stop_ids)}));
+  bool family_adds_bos = true;
+  std::unique_ptr<State> state;
+  const auto make_state = [&](std::variant<PiecewiseBpe, Spm> merges) {
+    state = std::make_unique<State>(State{.vocabulary = std::move(vocabulary),
+                                          .merges = std::move(merges),
+                                          .added = std::move(added),
+                                          .bos = bos,
+                                          .eos = eos,
+                                          .stop_ids = std::move(stop_ids)});
+  };
+  if (data.is_spm()) {
+    make_state(TRY(Spm::build(vocabulary, data)));
+    state->space_prefix = data.add_space_prefix;
+  } else {
+    Pretokenizer pretokenizer = TRY(Pretokenizer::named(data.pre));
+    family_adds_bos = pretokenizer.adds_bos();
+    Bpe bpe = TRY(Bpe::build(vocabulary, data, pretokenizer.ignores_merges()));
+    make_state(PiecewiseBpe{std::move(pretokenizer), std::move(bpe)});
+  }
+  state->adds_bos = bos.has_value() && data.add_bos.value_or(family_adds_bos);
+  return Tokenizer(std::move(state));
 }
 
 std::vector<TokenId> Tokenizer::encode(const std::vector<PromptSegment>& segments, bool add_bos) {
@@ -157,8 +192,7 @@ const std::vector<TokenId>& Tokenizer::stop_ids() const { return state_->stop_id
 
 Status check_tokenizer(const GgufFile& file) {
   const TokenizerData data = TRY_CONTEXT("read the tokenizer: ", tokenizer_data(file));
-  TRY(pretokenizer_of(data));
-  return {};
+  return check_model(data);
 }
 
 }  // namespace plimsoll

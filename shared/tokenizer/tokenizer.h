@@ -1,4 +1,5 @@
-// Tokenizer: text to token ids and back, from a GGUF file's vocabulary (`gpt2`-type byte BPE).
+// Tokenizer: text to token ids and back, from a GGUF file's vocabulary: byte-level BPE (GGUF's
+// `gpt2`) or SentencePiece's BPE by score (`llama`).
 //
 // Immutable after construction; one thread at a time may encode (a cache of merged pieces inside).
 #pragma once

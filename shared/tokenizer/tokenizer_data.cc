@@ -23,6 +23,8 @@ Result<TokenizerData> tokenizer_data(const GgufFile& file) {
   data.tokens = *tokens;
   if (const auto* types = TRY(file.ints("tokenizer.ggml.token_type"))) data.types = *types;
   if (const auto* merges = TRY(file.strings("tokenizer.ggml.merges"))) data.merges = *merges;
+  if (const auto* scores = TRY(file.floats("tokenizer.ggml.scores"))) data.scores = *scores;
+  data.add_space_prefix = TRY(file.bool_or("tokenizer.ggml.add_space_prefix", true));
   data.bos = TRY(optional_id(file, "tokenizer.ggml.bos_token_id"));
   data.eos = TRY(optional_id(file, "tokenizer.ggml.eos_token_id"));
   data.eot = TRY(optional_id(file, "tokenizer.ggml.eot_token_id"));

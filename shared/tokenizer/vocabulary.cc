@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -55,6 +56,15 @@ Result<TokenType> token_type(const TokenizerData& data, std::size_t id) {
   return static_cast<TokenType>(type);
 }
 
+// "<0x0A>": the byte 10.
+std::optional<char> named_byte(std::string_view text) {
+  if (text.size() != 6 || !text.starts_with("<0x") || text.back() != '>') return std::nullopt;
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(text.data() + 3, text.data() + 5, value, 16);
+  if (error != std::errc() || end != text.data() + 5) return std::nullopt;
+  return static_cast<char>(value);
+}
+
 }  // namespace
 
 bool append_spelled_bytes(std::string_view spelling, std::string& out) {
@@ -80,6 +90,16 @@ bool append_spelled_bytes(std::string_view spelling, std::string& out) {
   return true;
 }
 
+void append_unmarked(std::string_view text, std::string& out) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t mark = text.find(kSpaceMark, at);
+    out += text.substr(at, mark - at);
+    if (mark == std::string_view::npos) return;
+    out += ' ';
+    at = mark + kSpaceMark.size();
+  }
+}
+
 Result<Vocabulary> Vocabulary::build(const TokenizerData& data) {
   const std::size_t count = data.tokens.size();
   if (count == 0) return invalid("the model file's vocabulary is empty");
@@ -103,12 +123,19 @@ Result<Vocabulary> Vocabulary::build(const TokenizerData& data) {
   vocabulary.slots_.resize(std::bit_ceil(count * 2));
   std::string scratch;
   for (std::size_t i = 0; i < count; ++i) {
-    vocabulary.add(static_cast<TokenId>(i), data.tokens[i], TRY(token_type(data, i)), scratch);
+    const auto id = static_cast<TokenId>(i);
+    const TokenType type = TRY(token_type(data, i));
+    if (data.is_spm()) {
+      vocabulary.add_marked(id, data.tokens[i], type);
+    } else {
+      vocabulary.add_spelled(id, data.tokens[i], type, scratch);
+    }
   }
   return vocabulary;
 }
 
-void Vocabulary::add(TokenId id, std::string_view text, TokenType type, std::string& scratch) {
+void Vocabulary::add_spelled(TokenId id, std::string_view text, TokenType type,
+                             std::string& scratch) {
   scratch.clear();
   const bool spelled = append_spelled_bytes(text, scratch);
   const bool is_text =
@@ -118,6 +145,21 @@ void Vocabulary::add(TokenId id, std::string_view text, TokenType type, std::str
   ends_.push_back(static_cast<std::uint32_t>(arena_.size()));
   types_.push_back(type);
   if (spelled && bytes == scratch && !bytes.empty()) index(id);
+}
+
+void Vocabulary::add_marked(TokenId id, std::string_view text, TokenType type) {
+  const std::size_t start = arena_.size();
+  const auto byte = type == TokenType::byte ? named_byte(text) : std::nullopt;
+  if (byte) {
+    arena_ += *byte;
+  } else if (type == TokenType::control || type == TokenType::unknown) {
+    arena_ += text;
+  } else {
+    append_unmarked(text, arena_);
+  }
+  ends_.push_back(static_cast<std::uint32_t>(arena_.size()));
+  types_.push_back(type);
+  if (!byte && arena_.size() > start) index(id);
 }
 
 void Vocabulary::index(TokenId id) {

@@ -15,12 +15,19 @@
 
 namespace plimsoll {
 
+// U+2581, which SPM vocabularies write for a space.
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
+// Appends the text with spaces in place of each mark.
+void append_unmarked(std::string_view text, std::string& out);
+
 // Appends the bytes that a spelling in GPT-2's byte alphabet stands for ("Ġthe": " the"). False,
 // and nothing appended, where a character is none of the alphabet's 256.
 bool append_spelled_bytes(std::string_view spelling, std::string& out);
 
 class Vocabulary {
  public:
+  // Tokens are spelled in GPT-2's alphabet, or by SPM (data.is_spm()): as text with marked spaces,
+  // bytes as "<0x0A>".
   static Result<Vocabulary> build(const TokenizerData& data);
 
   std::int64_t size() const { return static_cast<std::int64_t>(types_.size()); }
@@ -33,12 +40,13 @@ class Vocabulary {
   // From now on a control token, whatever the file says.
   void make_control(TokenId id) { types_[static_cast<std::size_t>(id)] = TokenType::control; }
 
-  // The token that byte pairs may merge into, among those with a spelling in the byte alphabet.
-  // May be a control token.
+  // The token that pieces may merge into, among those that are properly spelled. May be a control
+  // token, but not one that stands for a byte of an SPM vocabulary.
   std::optional<TokenId> find(std::string_view bytes) const;
 
  private:
-  void add(TokenId id, std::string_view text, TokenType type, std::string& scratch);
+  void add_spelled(TokenId id, std::string_view text, TokenType type, std::string& scratch);
+  void add_marked(TokenId id, std::string_view text, TokenType type);
   void index(TokenId id);
 
   std::string arena_;
