@@ -22,8 +22,9 @@ constexpr int kExecErrorFd = kParentFd + 1;
 constexpr int kFirstFreeFd = 16;  // above all that the child is given
 
 // What belongs to the daemon's own talk with the service manager.
-constexpr std::array<std::string_view, 5> kPrivateVariables = {
-    "NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=", "LISTEN_PID=", "LISTEN_FDS="};
+constexpr std::array<std::string_view, 6> kPrivateVariables = {
+    "NOTIFY_SOCKET=", "WATCHDOG_USEC=", "WATCHDOG_PID=",
+    "LISTEN_PID=",    "LISTEN_FDS=",    "LISTEN_FDNAMES="};
 
 std::string system_error(int number = errno) { return std::strerror(number); }
 
@@ -37,6 +38,7 @@ struct Prepared {
   int output = -1;
   int pair = -1;
   int exec_error = -1;
+  int group = -1;  // of its control group; -1: the daemon's own
   pid_t parent = 0;
 };
 
@@ -50,6 +52,8 @@ struct Prepared {
   ::setpgid(0, 0);  // a terminal's Ctrl-C is for the daemon, which stops its children in order
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != prepared.parent) ::_exit(127);  // it died before the line above
+  // Before it starts anything that could stay outside. A group that is gone is no reason to fail.
+  if (prepared.group >= 0) (void)!::write(prepared.group, "0", 1);
   for (int number = 1; number < NSIG; ++number) ::signal(number, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
@@ -91,7 +95,7 @@ bool is_private(const char* variable) {
 }  // namespace
 
 Result<ChildProcess> ChildProcess::spawn(const std::filesystem::path& program,
-                                         const std::vector<std::string>& arguments) {
+                                         const std::vector<std::string>& arguments, int group) {
   const std::string context = fmt::format("start {}: ", program.string());
   Pipe output = TRY_CONTEXT(context, make_pipe());
   Pipe exec_error = TRY_CONTEXT(context, make_pipe());
@@ -110,6 +114,7 @@ Result<ChildProcess> ChildProcess::spawn(const std::filesystem::path& program,
                     .output = child_output.get(),
                     .pair = child_pair.get(),
                     .exec_error = child_error.get(),
+                    .group = group,
                     .parent = ::getpid()};
   prepared.arguments.push_back(prepared.program.data());
   for (const std::string& argument : arguments) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -20,6 +21,11 @@ std::string named(const ChildId& child, std::string line) {
   return has_time ? line : fmt::format("{}: {}", child_name(child), line);
 }
 
+std::string group_name(const ChildId& child) {
+  if (child.kind == ChildId::Kind::router) return fmt::format("router-{}", child.incarnation);
+  return fmt::format("worker-{}-{}-{}", child.replica, child.rank, child.incarnation);
+}
+
 }  // namespace
 
 std::vector<std::string> child_arguments(const ChildTable::Start& start) {
@@ -36,7 +42,13 @@ Result<std::int64_t> ChildTable::start(const Start& start) {
   const bool is_worker = start.child.kind == ChildId::Kind::worker;
   const std::filesystem::path program =
       start.folder / (is_worker ? "plimsoll-worker" : "plimsoll-router");
-  ChildProcess process = TRY(ChildProcess::spawn(program, child_arguments(start)));
+  const UniqueFd group = groups_.make(group_name(start.child));
+  Result<ChildProcess> spawned = ChildProcess::spawn(program, child_arguments(start), group.get());
+  if (!spawned) {
+    groups_.end(group_name(start.child));
+    return spawned.error();
+  }
+  ChildProcess process = std::move(*spawned);
   // A child that has ended already is reported by its pidfd, with the cause.
   const Status sent = send_descriptor(process.pair(), start.tag, start.fd);
   if (!sent && sent.error().code != Code::unavailable) return sent.error();
@@ -47,7 +59,9 @@ Result<std::int64_t> ChildTable::start(const Start& start) {
 
 void ChildTable::signal(const ChildId& child, int number) const {
   const auto found = children_.find(child);
-  if (found != children_.end()) found->second.process.signal(number);
+  if (found == children_.end()) return;
+  found->second.process.signal(number);
+  if (number == SIGKILL) groups_.kill(group_name(child));
 }
 
 std::vector<std::string> ChildTable::read_output(const ChildId& child) {
@@ -86,6 +100,7 @@ std::optional<ChildTable::Ended> ChildTable::reap(const ChildId& child) {
     }
   }
   children_.erase(found);
+  groups_.end(group_name(child));
   return ended;
 }
 

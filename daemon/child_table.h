@@ -5,8 +5,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "daemon/child_groups.h"
 #include "daemon/child_process.h"
 #include "daemon/events.h"
 #include "daemon/log_file.h"
@@ -15,6 +17,8 @@ namespace plimsoll {
 
 class ChildTable {
  public:
+  explicit ChildTable(ChildGroups groups = {}) : groups_(std::move(groups)) {}
+
   struct Child {
     ChildProcess process;
     LineSplitter lines;
@@ -32,6 +36,7 @@ class ChildTable {
   };
   Result<std::int64_t> start(const Start& start);  // its pid
 
+  // SIGKILL is for all that it has started, too.
   void signal(const ChildId& child, int number) const;
   // Whole lines of its output so far, each with its name where it has no time of its own.
   std::vector<std::string> read_output(const ChildId& child);
@@ -42,10 +47,14 @@ class ChildTable {
   };
   std::optional<Ended> reap(const ChildId& child);
 
+  // Removes control groups whose last processes have gone meanwhile.
+  void tidy() { groups_.remove_empty(); }
+
   const std::map<ChildId, Child>& children() const { return children_; }
   std::vector<std::int64_t> pids() const;
 
  private:
+  ChildGroups groups_;
   std::map<ChildId, Child> children_;
 };
 

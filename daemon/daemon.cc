@@ -63,6 +63,7 @@ std::string stamped(LogLevel level, const std::string& line) {
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
                                                std::filesystem::path programs) {
+  std::vector<InheritedSocket> inherited = take_inherited_sockets();
   UniqueFd signals = TRY(stop_signals());
   UniqueFd deaths(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!deaths) return unavailable(std::string("make an eventfd: ") + std::strerror(errno));
@@ -71,6 +72,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
   InstanceLock lock = TRY(InstanceLock::take(runtime));
   TRY(make_private_folder(state));
   LogFile log_file = TRY(LogFile::open(state / "plimsolld.log", kLogBytesMax));
+  Journal journal = TRY(Journal::open(state));
   std::string endpoint = control_endpoint(runtime);
   Channel channel = TRY(Channel::bind(endpoint, kControlMode));
 
@@ -84,9 +86,14 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
   setup.log_file = log_file.path().string();
   setup.seed = std::random_device()();
   setup.started = now();
+  setup.started_unix = unix_seconds();
+  setup.last_generation = journal.last_number();
+  setup.committed = journal.committed();
   return std::unique_ptr<Daemon>(new Daemon({.lock = std::move(lock),
+                                             .inherited = std::move(inherited),
                                              .channel = std::move(channel),
                                              .log_file = std::move(log_file),
+                                             .journal = std::move(journal),
                                              .signals = std::move(signals),
                                              .deaths = std::move(deaths),
                                              .programs = std::move(programs),
@@ -95,9 +102,14 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
                                              .setup = std::move(setup)}));
 }
 
-Daemon::Daemon(Parts parts) : parts_(std::move(parts)), supervisor_(parts_.setup) {}
+Daemon::Daemon(Parts parts)
+    : parts_(std::move(parts)),
+      supervisor_(parts_.setup),
+      children_(ChildGroups::of_service()),
+      http_(std::move(parts_.inherited), service_) {}
 
 int Daemon::run() {
+  for (const std::string& line : parts_.journal.damaged()) log(LogLevel::warning, "record " + line);
   handle(Begin{});
   while (!exit_code_) {
     // Its descriptor tells of messages only once; what is left here has to be come back to.
@@ -204,6 +216,7 @@ void Daemon::take_endings() {
     ending.mark = mark_of(id);
     handle(ChildExited{id, ending});
   }
+  children_.tidy();
 }
 
 std::vector<ReplicaMarks> Daemon::marks() const {
@@ -246,16 +259,10 @@ void Daemon::act(MakePlan&& action) {
 }
 
 void Daemon::act(BindListener&& action) {
-  Result<Listener> bound = bind_listener(action.host, action.port);
-  if (!bound) {
-    events_.push_back(ListenerBound{bound.error()});
-    return;
-  }
-  listener_ = std::move(*bound);
-  events_.push_back(ListenerBound{listener_->url});
+  events_.push_back(ListenerBound{http_.open(action.host, action.port)});
 }
 
-void Daemon::act(CloseListener&&) { listener_.reset(); }
+void Daemon::act(CloseListener&& action) { http_.close({.daemon_ends = action.daemon_ends}); }
 
 void Daemon::act(CreateSegment&& action) {
   segments_.erase(action.replica);
@@ -296,7 +303,7 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
                           .control_endpoint = parts_.control_endpoint,
                           .instance = parts_.setup.instance,
                           .tag = "listener",
-                          .fd = listener_ ? listener_->fd.get() : -1};
+                          .fd = http_.fd()};
   if (child.kind == ChildId::Kind::worker) {
     const auto failed = segment_errors_.find(child.replica);
     if (failed != segment_errors_.end()) return failed->second;
@@ -336,6 +343,20 @@ void Daemon::act(ApplyLogLevel&& action) {
 }
 
 void Daemon::act(SaveState&&) { is_dirty_ = true; }
+
+void Daemon::act(WriteRecord&& action) { journal_said(parts_.journal.write(action.record)); }
+
+void Daemon::act(KeepCommitted&& action) { journal_said(parts_.journal.commit(action.committed)); }
+
+// A full disk is said once, and once that it is over; serving goes on.
+void Daemon::journal_said(const Status& status) {
+  if (!status && !is_journal_bad_) {
+    log(LogLevel::warning, "the record of this generation is not kept: " + status.error().message);
+  } else if (status && is_journal_bad_) {
+    log(LogLevel::info, "records of generations are kept again");
+  }
+  is_journal_bad_ = !status;
+}
 
 void Daemon::act(Exit&& action) { exit_code_ = action.code; }
 

@@ -12,8 +12,9 @@
 
 #include "daemon/child_table.h"
 #include "daemon/death_watch.h"
+#include "daemon/http_socket.h"
 #include "daemon/instance_lock.h"
-#include "daemon/listener.h"
+#include "daemon/journal.h"
 #include "daemon/log_file.h"
 #include "daemon/service_notify.h"
 #include "daemon/supervisor.h"
@@ -37,8 +38,10 @@ class Daemon {
  private:
   struct Parts {
     InstanceLock lock;
+    std::vector<InheritedSocket> inherited;
     Channel channel;
     LogFile log_file;
+    Journal journal;
     UniqueFd signals;
     UniqueFd deaths;  // an eventfd
     std::filesystem::path programs;
@@ -79,20 +82,24 @@ class Daemon {
   void act(Log&& action);
   void act(ApplyLogLevel&& action);
   void act(SaveState&& action);
+  void act(WriteRecord&& action);
+  void act(KeepCommitted&& action);
   void act(Exit&& action);
   Result<std::int64_t> spawn(const ChildId& child);
   void save_state();
+  void journal_said(const Status& status);
   void log(LogLevel level, const std::string& line);
 
   Parts parts_;
   Supervisor supervisor_;
   ServiceNotify service_;
   ChildTable children_;
-  std::optional<Listener> listener_;
+  HttpSocket http_;
   std::map<std::int64_t, Segment> segments_;  // by replica
   std::map<std::int64_t, Error> segment_errors_;
   std::deque<Event> events_;
   bool is_dirty_ = false;  // the state is to be saved
+  bool is_journal_bad_ = false;
   std::optional<int> exit_code_;
 };
 

@@ -16,6 +16,7 @@
 #include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
 #include "shared/control/channel.h"
+#include "shared/generation/generation_record.h"
 
 namespace plimsoll {
 
@@ -39,7 +40,7 @@ struct Ending {
 // ---- events ----
 
 struct Begin {};  // once, first
-// The answer to MakePlan. A plan that does not fit is an error here.
+// The answer to MakePlan. A plan that does not fit has a refusal.
 struct Planned {
   Result<LaunchPlan> plan;
 };
@@ -86,7 +87,9 @@ struct BindListener {
   std::string host;
   std::int64_t port = 0;
 };
-struct CloseListener {};
+struct CloseListener {
+  bool daemon_ends = false;  // then those who connect may wait for its next life
+};
 // Made before the workers of an incarnation start, which get its descriptor.
 struct CreateSegment {
   std::int64_t replica = 0;
@@ -127,13 +130,21 @@ struct ApplyLogLevel {
   std::string level;
 };
 struct SaveState {};  // the status as it is now, for when no daemon can be asked
+// The record of a generation, as it is now.
+struct WriteRecord {
+  GenerationRecord record;
+};
+// What the next start of a daemon runs; nothing: what it is given then.
+struct KeepCommitted {
+  std::optional<Committed> committed;
+};
 struct Exit {
   int code = 0;
 };
 
-using Action =
-    std::variant<MakePlan, BindListener, CloseListener, CreateSegment, AbortSegment, DropSegment,
-                 Spawn, Kill, Send, Notify, Log, ApplyLogLevel, SaveState, Exit>;
+using Action = std::variant<MakePlan, BindListener, CloseListener, CreateSegment, AbortSegment,
+                            DropSegment, Spawn, Kill, Send, Notify, Log, ApplyLogLevel, SaveState,
+                            WriteRecord, KeepCommitted, Exit>;
 using Actions = std::vector<Action>;
 
 }  // namespace plimsoll

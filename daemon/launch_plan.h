@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "shared/base/json.h"
 #include "shared/base/units.h"
 #include "shared/control/messages.h"
+#include "shared/generation/launch_diff.h"
 #include "shared/options/option_parse.h"
 
 namespace plimsoll {
@@ -24,6 +26,8 @@ struct LaunchPlan {
   std::vector<Bytes> rank_bytes;    // planned; replica by replica, rank by rank
   std::vector<Bytes> weight_bytes;  // the weights' part of it
   std::vector<std::string> notes;
+  std::vector<Setting> environment;  // read_fingerprint
+  std::optional<Error> refusal;      // it does not fit: then the plan is only for people
 };
 
 // The part of the options that running processes take over as it is.

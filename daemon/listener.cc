@@ -26,20 +26,32 @@ constexpr std::size_t kCommandBytesMax = 4096;
 
 std::string system_error() { return std::strerror(errno); }
 
-// Where clients of this machine reach it: "every address" is no address to connect to.
-std::string url_of(int fd, const std::string& host) {
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return "";
-  const bool is_v6 = address.ss_family == AF_INET6;
-  const std::uint16_t port =
-      ntohs(is_v6 ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
-                  : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
-  std::string shown = host;
-  if (host == "0.0.0.0" || host.empty()) shown = "127.0.0.1";
-  if (host == "::") shown = "::1";
-  if (shown.find(':') != std::string::npos) shown = "[" + shown + "]";
-  return fmt::format("http://{}:{}", shown, port);
+std::string numeric_host(const sockaddr* address) {
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  const void* bytes =
+      address->sa_family == AF_INET6
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr)
+          : &reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
+  const char* shown = ::inet_ntop(address->sa_family, bytes, text.data(), text.size());
+  return shown == nullptr ? "" : shown;
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+struct Lookup {
+  Addresses addresses{nullptr, ::freeaddrinfo};
+  int failed = 0;  // of getaddrinfo
+};
+Lookup look_up(const std::string& host, std::int64_t port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  Lookup lookup;
+  lookup.failed = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(),
+                                &hints, &found);
+  if (lookup.failed == 0) lookup.addresses.reset(found);
+  return lookup;
 }
 
 // Inodes of sockets that listen on the port, from one of the kernel's tables.
@@ -88,18 +100,12 @@ Result<UniqueFd> listening_socket(const addrinfo& address) {
 
 Result<Listener> bind_listener(const std::string& host, std::int64_t port) {
   const std::string context = fmt::format("listen on {} port {}: ", host, port);
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(host.empty() ? nullptr : host.c_str(),
-                                   std::to_string(port).c_str(), &hints, &found);
-  if (failed != 0) {
-    return invalid(context + ::gai_strerror(failed) + ": --host is an address of this machine");
+  const Lookup lookup = look_up(host, port);
+  if (lookup.failed != 0) {
+    return invalid(context + ::gai_strerror(lookup.failed) +
+                   ": --host is an address of this machine");
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
-  Result<UniqueFd> fd = listening_socket(*addresses);
+  Result<UniqueFd> fd = listening_socket(*lookup.addresses);
   if (!fd && fd.error().code == Code::invalid) {
     return invalid(context + fd.error().message + ": --host is an address of this machine");
   }
@@ -110,8 +116,37 @@ Result<Listener> bind_listener(const std::string& host, std::int64_t port) {
     error.message += ": choose another --port, or 0 for any free one";
     return error;
   }
-  std::string url = url_of(fd->get(), host);
-  return Listener{std::move(*fd), std::move(url)};
+  const SocketAddress address = TRY_CONTEXT(context, socket_address(fd->get()));
+  return Listener{std::move(*fd), http_url(host, address.port)};
+}
+
+Result<SocketAddress> socket_address(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return unavailable("ask a socket for its address: " + system_error());
+  }
+  if (address.ss_family != AF_INET && address.ss_family != AF_INET6) {
+    return invalid("the listening socket is not of TCP");
+  }
+  const bool is_v6 = address.ss_family == AF_INET6;
+  const std::uint16_t port =
+      ntohs(is_v6 ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                  : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+  return SocketAddress{numeric_host(reinterpret_cast<const sockaddr*>(&address)), port};
+}
+
+bool is_same_host(const std::string& host, const std::string& numeric) {
+  const Lookup lookup = look_up(host, 0);
+  return lookup.addresses && numeric_host(lookup.addresses->ai_addr) == numeric;
+}
+
+std::string http_url(const std::string& host, std::int64_t port) {
+  std::string shown = host;
+  if (host == "0.0.0.0" || host.empty()) shown = "127.0.0.1";
+  if (host == "::") shown = "::1";
+  if (shown.find(':') != std::string::npos) shown = "[" + shown + "]";
+  return fmt::format("http://{}:{}", shown, port);
 }
 
 std::string port_holder(std::int64_t port, const std::filesystem::path& root) {

@@ -8,6 +8,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/text.h"
+#include "shared/generation/fingerprint.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/model_input.h"
@@ -63,9 +64,14 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   const std::string& model = options.values.model;
   const PlanModels models = TRY(read_plan_models(options.values, machine));
   const MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
-  if (plan.refusal) return *plan.refusal;
 
   LaunchPlan launch;
+  launch.refusal = plan.refusal;
+  const std::vector<std::string> variables = own_variables();
+  launch.environment = read_fingerprint({.machine = machine,
+                                         .model = model,
+                                         .variables = variables,
+                                         .build = "plimsoll " PLIMSOLL_VERSION});
   launch.options = options;
   launch.options_json = option_set_to_json(options);
   launch.plan_json = memory_plan_to_json(plan);

@@ -11,7 +11,7 @@
 namespace plimsoll {
 
 // `own` are the processes that a new deployment would replace: what they hold counts as free.
-// Errors: of the options, of the model file, or the plan's refusal.
+// Errors: of the options or the model file. A plan that does not fit has its refusal.
 Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const std::int64_t> own);
 
 // Memory that goes back to the machine when a process ends: anonymous and shared pages, as its

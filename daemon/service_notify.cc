@@ -30,6 +30,15 @@ void ServiceNotify::send(const Notify& notify) {
   (void)::sd_notify(0, notify_text(notify).c_str());
 }
 
+bool ServiceNotify::store(const char* name, int fd) {
+  const std::string words = fmt::format("FDSTORE=1\nFDNAME={}", name);
+  return ::sd_pid_notify_with_fds(0, 0, words.c_str(), &fd, 1) > 0;
+}
+
+void ServiceNotify::forget(const char* name) {
+  (void)::sd_notify(0, fmt::format("FDSTOREREMOVE=1\nFDNAME={}", name).c_str());
+}
+
 void ServiceNotify::alive(TimePoint now) {
   if (interval_ == Duration(0) || now < due_) return;
   due_ = now + interval_;

@@ -16,6 +16,10 @@ class ServiceNotify {
  public:
   ServiceNotify();
   void send(const Notify& notify);
+  // Gives a descriptor into the manager's store, from where it comes back to the next life of this
+  // service (LISTEN_FDS), or takes it out. Whether there is a manager to give it to.
+  bool store(const char* name, int fd);
+  void forget(const char* name);
   // Once in each turn of the decision loop: that the daemon can act is what the watchdog watches.
   void alive(TimePoint now);
   // When `alive` is due again; nothing without a watchdog.

@@ -98,6 +98,7 @@ Json status_json(const Supervisor& supervisor, TimePoint now) {
                             {"reason", supervisor.reason()},
                             {"operation", supervisor.operation_name()},
                             {"generation", supervisor.generation()},
+                            {"committed", supervisor.committed()},
                             {"url", supervisor.url()},
                             {"pid", setup.pid},
                             {"instance", setup.instance},

@@ -1,9 +1,12 @@
 #include "daemon/supervisor.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
 #include "shared/control/codec.h"
+#include "shared/options/option_set.h"
 
 namespace plimsoll {
 namespace {
@@ -19,6 +22,8 @@ constexpr Duration kRestartProgressEvery = seconds(10);
 // A reconfiguration has something to go back to, so its new generation gets no second try.
 constexpr int kStartsMax = 5;
 constexpr int kStartsMaxWithPrevious = 1;
+// A fault of a new generation in its first seconds takes it back.
+constexpr Duration kWatchTime = seconds(2);
 
 std::string listener_name(const Options& options) {
   return fmt::format("{}:{}", options.host, options.port);
@@ -38,7 +43,12 @@ std::string child_name(const ChildId& child) {
   return fmt::format("worker {}.{}", child.replica, child.rank);
 }
 
-Supervisor::Supervisor(Setup setup) : setup_(std::move(setup)), options_(setup_.options) {}
+Supervisor::Supervisor(Setup setup)
+    : setup_(std::move(setup)),
+      given_(setup_.options),
+      options_(setup_.options),
+      generations_(setup_.last_generation),
+      committed_(setup_.committed) {}
 
 Actions Supervisor::handle(const Event& event, TimePoint now) {
   out_.clear();
@@ -72,21 +82,28 @@ const char* Supervisor::operation_name() const {
 }
 
 std::optional<TimePoint> Supervisor::next_deadline() const {
-  return deployment_ ? deployment_->next_deadline() : std::nullopt;
+  std::optional<TimePoint> next = deployment_ ? deployment_->next_deadline() : std::nullopt;
+  if (operation_.commit_at && (!next || *operation_.commit_at < *next)) {
+    next = operation_.commit_at;
+  }
+  return next;
 }
 
 // ---- events ----
 
 void Supervisor::on(const Begin&, TimePoint now) {
+  begin_operation(OperationKind::start, now);
+  options_ = first_options();
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   if (options_.values.model.empty()) {
+    operation_ = {};
     log(LogLevel::info, "idle: waiting for `plimsoll start --model FILE`");
     was_notified_ready_ = true;
     out_.emplace_back(Notify{.is_ready = true, .status = "idle: waiting for `plimsoll start`"});
     out_.emplace_back(SaveState{});
     return;
   }
-  begin_operation(OperationKind::start, now).target = options_;
+  operation_.target = options_;
   // Nobody waits for a reply; a daemon that was started to serve ends when it cannot.
   operation_.ends_daemon = true;
   out_.emplace_back(MakePlan{options_});
@@ -94,13 +111,18 @@ void Supervisor::on(const Begin&, TimePoint now) {
 
 void Supervisor::on(const Planned& event, TimePoint now) {
   if (operation_.kind == OperationKind::none || is_exiting_) return;
-  if (!event.plan) {
+  const bool is_refused = event.plan && event.plan->refusal;
+  if (!event.plan || is_refused) {
+    const Error error = is_refused ? *event.plan->refusal : event.plan.error();
+    if (!operation_.is_dry_run) record_refusal(error, is_refused ? &*event.plan : nullptr, now);
     // What runs keeps running.
-    if (is_running()) return finish(exit_code(event.plan.error().code), event.plan.error().message);
-    return target_failed(event.plan.error(), now);
+    if (is_running()) return finish(exit_code(error.code), error.message);
+    return target_failed(error, now);
   }
   operation_.plan = *event.plan;
+  if (operation_.is_dry_run) return finish_dry_run();
   if (is_running()) {
+    operation_.paused_at = now;
     log(LogLevel::info,
         fmt::format("{}: the running requests are finished first", operation_name()));
     begin_stop(now);
@@ -112,6 +134,8 @@ void Supervisor::on(const Planned& event, TimePoint now) {
 Supervisor::Operation& Supervisor::begin_operation(OperationKind kind, TimePoint now) {
   operation_ = {};
   operation_.kind = kind;
+  operation_.cause = operation_name();
+  operation_.based_on = generation_;
   operation_.since = now;
   return operation_;
 }
@@ -121,8 +145,10 @@ void Supervisor::launch(TimePoint now) {
   options_ = plan.options;
   if (operation_.previous && operation_.failure) {
     generation_ = operation_.previous->generation;
+    resume_record(operation_.previous->record);
   } else {
     generation_ = ++generations_;
+    begin_record(now);
   }
   launched_at_ = now;
   operation_.is_launched = true;
@@ -214,6 +240,7 @@ void Supervisor::on(const Tick& event, TimePoint now) {
   if (!deployment_) return;
   deployment_->note_marks(event.replicas);
   deployment_->tick(now, out_);
+  if (deployment_->state() == DeploymentState::serving) note_speed(now);
 }
 
 // ---- what follows from the deployment's state ----
@@ -227,7 +254,8 @@ void Supervisor::settle(TimePoint now) {
   report(now);
   if (deployment_) {
     const DeploymentState state = deployment_->state();
-    if (state == DeploymentState::serving && operation_.is_launched) target_serves(now);
+    if (state == DeploymentState::serving && operation_.is_launched) watch_target(now);
+    if (state != DeploymentState::serving && operation_.commit_at) watch_target(now);
     if (state == DeploymentState::stopped || state == DeploymentState::failed) {
       deployment_gone(now);
     }
@@ -248,10 +276,11 @@ void Supervisor::deployment_gone(TimePoint now) {
     case OperationKind::stop: {
       const bool ends_daemon = operation_.ends_daemon;
       const int code = operation_.exit_code;
-      if (!bound_.empty()) out_.emplace_back(CloseListener{});
+      if (!bound_.empty()) out_.emplace_back(CloseListener{ends_daemon});
       bound_.clear();
       url_.clear();
       failure_.reset();
+      end_record(Outcome::stopped, "", now);
       finish(0, "stopped");
       if (ends_daemon) return exit(code);
       report(now);
@@ -260,11 +289,13 @@ void Supervisor::deployment_gone(TimePoint now) {
     case OperationKind::restart:
     case OperationKind::reconfigure:
     case OperationKind::start:
+      if (operation_.verdict) return target_failed(*std::exchange(operation_.verdict, {}), now);
       if (failure_ && operation_.is_launched) return target_failed(*failure_, now);
       return launch(now);
     case OperationKind::none:
       // It had served, and nothing of it can be started again.
       log(LogLevel::error, "failed: " + failure_->message);
+      end_record(Outcome::failed, failure_->message, now);
       if (!bound_.empty()) out_.emplace_back(CloseListener{});
       bound_.clear();
       url_.clear();
@@ -274,18 +305,21 @@ void Supervisor::deployment_gone(TimePoint now) {
 
 // The operation's new generation could not be brought up; nothing of it is left.
 void Supervisor::target_failed(const Error& error, TimePoint now) {
+  if (operation_.is_launched) end_record(Outcome::failed, error.message, now);
   if (operation_.previous && !operation_.failure) {
     log(LogLevel::error, fmt::format("generation {} failed: {}; going back to generation {}",
                                      generation_, error.message, operation_.previous->generation));
     operation_.failure = error;
     operation_.plan = operation_.previous->plan;
+    operation_.commit_at.reset();
+    operation_.given.reset();
     return launch(now);
   }
   failure_ = error;
-  if (!bound_.empty()) out_.emplace_back(CloseListener{});
+  const bool ends_daemon = operation_.ends_daemon;
+  if (!bound_.empty()) out_.emplace_back(CloseListener{ends_daemon});
   bound_.clear();
   url_.clear();
-  const bool ends_daemon = operation_.ends_daemon;
   std::string message = error.message;
   if (operation_.failure) {
     message = fmt::format("{}; and the previous options failed too: {}",
@@ -297,10 +331,36 @@ void Supervisor::target_failed(const Error& error, TimePoint now) {
   report(now);
 }
 
+// Whoever has something to go back to is watched for a while before it counts as done.
+void Supervisor::watch_target(TimePoint now) {
+  if (!operation_.previous || operation_.failure) return target_serves(now);
+  if (operation_.verdict) return;  // it is being taken back
+  if (!operation_.commit_at) {
+    serving_since_ = now;
+    operation_.commit_at = now + kWatchTime;
+    return;
+  }
+  const std::optional<LastFault>& fault = deployment_->last_fault();
+  const bool has_failed = deployment_->state() != DeploymentState::serving || fault.has_value();
+  if (has_failed) {
+    operation_.commit_at.reset();
+    operation_.verdict =
+        unavailable(fmt::format("it failed within {:.0f} s of serving: {}", to_seconds(kWatchTime),
+                                fault ? fault->message : deployment_state_name(state())));
+    return begin_stop(now);
+  }
+  if (now >= *operation_.commit_at) target_serves(now);
+}
+
 void Supervisor::target_serves(TimePoint now) {
-  serving_since_ = now;
-  Json result = Json::object({{"url", url_}, {"generation", generation_}});
-  if (!operation_.changes.is_null()) result.set("changes", operation_.changes);
+  if (!operation_.commit_at) serving_since_ = now;
+  record_serving(serving_since_);
+  commit();
+  Json result = operation_.result.is_null() ? Json::object() : operation_.result;
+  result.set("url", url_).set("generation", generation_);
+  if (operation_.paused_at) {
+    result.set("pause_s", to_seconds(serving_since_ - *operation_.paused_at));
+  }
   if (operation_.failure) {
     const Error& failure = *operation_.failure;
     return finish(exit_code(failure.code),

@@ -13,6 +13,7 @@
 
 #include "daemon/deployment.h"
 #include "daemon/events.h"
+#include "daemon/reconfigure.h"
 #include "daemon/strangers.h"
 #include "shared/options/option_diff.h"
 
@@ -30,6 +31,9 @@ class Supervisor {
     std::string log_file;
     std::uint64_t seed = 0;
     TimePoint started;
+    std::int64_t started_unix = 0;     // the same, in seconds since the epoch
+    std::int64_t last_generation = 0;  // of earlier daemons
+    std::optional<Committed> committed = {};
   };
   explicit Supervisor(Setup setup);
 
@@ -47,6 +51,8 @@ class Supervisor {
   const char* operation_name() const;  // "start", "reconfigure", ...; "" when none is under way
   const std::optional<LastFault>& last_fault() const;
   TimePoint serving_since() const { return serving_since_; }
+  // What the next start of a daemon runs; 0: what it is given then.
+  std::int64_t committed() const { return committed_ ? committed_->generation : 0; }
 
  private:
   enum class OperationKind { none, start, stop, restart, reconfigure };
@@ -55,16 +61,24 @@ class Supervisor {
     OptionSet options;
     LaunchPlan plan;
     std::int64_t generation = 0;
+    GenerationRecord record;
   };
   struct Operation {
     OperationKind kind = OperationKind::none;
     std::vector<std::string> waiting;  // peers that get the Reply
     OptionSet target;
+    std::string cause;  // for the record: "start", "rollback to 3"
+    std::int64_t based_on = 0;
     std::optional<LaunchPlan> plan;  // of the target
     std::optional<Previous> previous;
-    std::optional<Error> failure;  // of the target, while the previous one is started again
-    Json changes;
-    bool is_launched = false;  // what ends now is the target, no longer what ran before
+    std::optional<Error> failure;        // of the target, while the previous one is started again
+    std::optional<OptionSet> given;      // what a next daemon is given, once this is in operation
+    Json result;                         // of the Reply, as far as it is known
+    bool is_dry_run = false;             // only planned
+    std::optional<TimePoint> commit_at;  // the target serves and is watched until then
+    std::optional<Error> verdict;        // why what serves is taken back
+    std::optional<TimePoint> paused_at;  // since then nothing serves
+    bool is_launched = false;            // what ends now is the target, no longer what ran before
     bool ends_daemon = false;
     int exit_code = 0;
     TimePoint since;
@@ -88,10 +102,26 @@ class Supervisor {
   void stop_command(const std::string& peer, const Json& arguments, TimePoint now);
   void restart_command(const std::string& peer, TimePoint now);
   void reconfigure_command(const std::string& peer, const Json& arguments, TimePoint now);
-  void apply_live(const std::string& peer, OptionSet next, Json changes);
+  void apply_live(const std::string& peer, OptionSet next, const ReconfigureRequest& request,
+                  Json result, TimePoint now);
+  void finish_dry_run();
   bool refuse_while_busy(const std::string& peer, const char* verb);
   void reply(const std::string& peer, std::int64_t code, std::string message, Json result = {});
   void reply_error(const std::string& peer, const Error& error);
+
+  // supervisor_records.cc
+  std::int64_t unix_time(TimePoint at) const;
+  void write_record();
+  void begin_record(TimePoint now);
+  void resume_record(const GenerationRecord& record);
+  void record_refusal(const Error& error, const LaunchPlan* plan, TimePoint now);
+  void record_serving(TimePoint now);
+  void record_live_change(const Json& options, const std::string& cause, TimePoint now);
+  void end_record(Outcome outcome, const std::string& message, TimePoint now);
+  void note_speed(TimePoint now);
+  void commit();
+  void uncommit();
+  OptionSet first_options();
 
   bool is_running() const { return deployment_ != nullptr; }
   Operation& begin_operation(OperationKind kind, TimePoint now);
@@ -102,6 +132,7 @@ class Supervisor {
   void settle(TimePoint now);
   void deployment_gone(TimePoint now);
   void target_failed(const Error& error, TimePoint now);
+  void watch_target(TimePoint now);
   void target_serves(TimePoint now);
   void finish(std::int64_t code, const std::string& message, const Json& result = {});
   void exit(int code);
@@ -110,6 +141,7 @@ class Supervisor {
 
   Setup setup_;
   Strangers strangers_;  // outlives the deployment
+  OptionSet given_;      // what a next daemon would be given: flags, environment and file
   OptionSet options_;    // of the present generation, or of the next start
   std::unique_ptr<Deployment> deployment_;
   std::optional<Error> failure_;  // of the last deployment, when it has failed
@@ -118,6 +150,9 @@ class Supervisor {
   std::int64_t generations_ = 0;  // numbers given out
   std::int64_t incarnations_ = 0;
   Operation operation_;
+  GenerationRecord record_;  // of the present generation; ended: of the last one
+  TimePoint speed_written_at_;
+  std::optional<Committed> committed_;
   std::string url_;
   std::string bound_;  // host and port that the listener was bound for; empty: none
   bool is_exiting_ = false;

@@ -13,39 +13,8 @@ namespace {
 constexpr std::int64_t kUsage = 2;
 constexpr std::int64_t kNotRunning = 4;
 constexpr std::size_t kWaitingMax = 64;
-constexpr std::size_t kAssignmentsMax = 256;
 
-using Assignments = std::vector<std::pair<std::string, std::string>>;
-
-Result<Assignments> read_assignments(const Json& arguments) {
-  const Json* list = arguments.find("assignments");
-  if (list == nullptr || !list->is_array() || list->as_array().empty()) {
-    return invalid("reconfigure needs at least one NAME=VALUE");
-  }
-  if (list->as_array().size() > kAssignmentsMax) {
-    return invalid(fmt::format("{} assignments in one command; at most {} are taken",
-                               list->as_array().size(), kAssignmentsMax));
-  }
-  Assignments assignments;
-  for (const Json& item : list->as_array()) {
-    const bool is_pair = item.is_array() && item.as_array().size() == 2 &&
-                         item.as_array()[0].is_string() && item.as_array()[1].is_string();
-    if (!is_pair) return invalid("reconfigure: an assignment is no pair of two strings");
-    assignments.emplace_back(item.as_array()[0].as_string(), item.as_array()[1].as_string());
-  }
-  return assignments;
-}
-
-Json changes_to_json(const OptionDiff& diff) {
-  Json changes = Json::array();
-  for (const OptionChange& change : diff.changes) {
-    changes.push(Json::object({{"name", change.name},
-                               {"before", change.before},
-                               {"after", change.after},
-                               {"effect", effect_name(change.effect)}}));
-  }
-  return changes;
-}
+std::string seconds_text(double seconds) { return fmt::format("{:.1f} s", seconds); }
 
 }  // namespace
 
@@ -116,6 +85,8 @@ void Supervisor::start_command(const std::string& peer, const Json& arguments, T
   Operation& operation = begin_operation(OperationKind::start, now);
   operation.waiting = {peer};
   operation.target = target;
+  const Json* cause = arguments.find("cause");
+  if (cause != nullptr && cause->is_string()) operation.cause = cause->as_string();
   out_.emplace_back(MakePlan{target});
 }
 
@@ -140,6 +111,7 @@ void Supervisor::stop_command(const std::string& peer, const Json& arguments, Ti
   Operation& operation = begin_operation(OperationKind::stop, now);
   operation.waiting = {peer};
   operation.ends_daemon = ends_daemon;
+  uncommit();
   begin_stop(now);
 }
 
@@ -157,16 +129,23 @@ void Supervisor::restart_command(const std::string& peer, TimePoint now) {
 void Supervisor::reconfigure_command(const std::string& peer, const Json& arguments,
                                      TimePoint now) {
   if (refuse_while_busy(peer, "reconfigure")) return;
-  const Result<Assignments> assignments = read_assignments(arguments);
-  if (!assignments) return reply(peer, kUsage, assignments.error().message);
-  Result<OptionSet> next = change_options(options_, *assignments);
+  const Result<ReconfigureRequest> request = read_reconfigure(arguments);
+  if (!request) return reply(peer, kUsage, request.error().message);
+  if (request->based_on && *request->based_on != generation_) {
+    return reply_error(
+        peer,
+        unavailable(fmt::format("the change was made for generation {}, and now it is {}: "
+                                "`plimsoll diff {} {}` shows what has changed meanwhile",
+                                *request->based_on, generation_, *request->based_on, generation_)));
+  }
+  Result<OptionSet> next = next_options(options_, setup_.options, *request);
   if (!next) return reply_error(peer, next.error());
   const OptionDiff diff = diff_options(options_.values, next->values);
-  Json changes = changes_to_json(diff);
-  if (diff.changes.empty()) {
-    Json result = Json::object({{"changes", changes}, {"generation", generation_}});
-    return reply(peer, 0, "nothing changes", std::move(result));
-  }
+  Json result = Json::object({{"changes", changes_to_json(diff)},
+                              {"path", change_path_name(change_path(diff))},
+                              {"generation", generation_},
+                              {"dry_run", request->is_dry_run}});
+  if (diff.changes.empty()) return reply(peer, 0, "nothing changes", std::move(result));
   if (diff.strongest == Effect::fixed) {
     std::string names;
     for (const OptionChange& change : diff.changes) {
@@ -176,30 +155,61 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
                                      " (`plimsoll stop --all`, then `plimsoll start`)"));
   }
   if (!is_running()) {
+    if (request->is_dry_run) {
+      return reply(peer, 0, "no deployment runs; the next start would take these options",
+                   std::move(result));
+    }
     options_ = std::move(*next);
     out_.emplace_back(SaveState{});
-    Json result = Json::object({{"changes", changes}, {"generation", generation_}});
     return reply(peer, 0, "no deployment runs; the next start takes the new options",
                  std::move(result));
   }
-  if (diff.strongest == Effect::live) return apply_live(peer, std::move(*next), changes);
+  if (diff.strongest == Effect::live) {
+    result.set("predicted_pause_s", 0.0);
+    if (request->is_dry_run) {
+      return reply(peer, 0, "it would be applied in place, without a pause", std::move(result));
+    }
+    return apply_live(peer, std::move(*next), *request, std::move(result), now);
+  }
+  // What it took last time; requests that run are finished before it.
+  result.set("predicted_pause_s", record_.started_in_s);
   Operation& operation = begin_operation(OperationKind::reconfigure, now);
   operation.waiting = {peer};
   operation.target = *next;
-  operation.previous = Previous{options_, deployment_->plan(), generation_};
-  operation.changes = std::move(changes);
+  operation.cause = request->cause;
+  operation.is_dry_run = request->is_dry_run;
+  if (request->file) operation.given = with_file(setup_.options, *request->file);
+  operation.previous = Previous{options_, deployment_->plan(), generation_, record_};
+  operation.result = std::move(result);
   out_.emplace_back(MakePlan{*next});
 }
 
-void Supervisor::apply_live(const std::string& peer, OptionSet next, Json changes) {
+void Supervisor::apply_live(const std::string& peer, OptionSet next,
+                            const ReconfigureRequest& request, Json result, TimePoint now) {
+  if (request.file) given_ = with_file(setup_.options, *request.file);
   options_ = std::move(next);
   generation_ = ++generations_;
-  deployment_->set_live(options_, option_set_to_json(options_), out_);
+  const Json options = option_set_to_json(options_);
+  deployment_->set_live(options_, options, out_);
+  record_live_change(options, request.cause, now);
+  commit();
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   out_.emplace_back(SaveState{});
-  Json result =
-      Json::object({{"url", url_}, {"generation", generation_}, {"changes", std::move(changes)}});
+  result.set("url", url_).set("generation", generation_);
   reply(peer, 0, "applied in place", std::move(result));
+}
+
+// The plan of a change that is only asked about; nothing was touched.
+void Supervisor::finish_dry_run() {
+  const LaunchPlan& plan = *operation_.plan;
+  Json result = operation_.result;
+  result.set("plan", plan.plan_json);
+  const double pause = operation_.previous->record.started_in_s;
+  finish(0,
+         fmt::format("it fits; the deployment would start again: running requests are finished, "
+                     "new ones wait about {}",
+                     seconds_text(pause)),
+         std::move(result));
 }
 
 }  // namespace plimsoll

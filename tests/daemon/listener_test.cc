@@ -45,6 +45,24 @@ TEST(Listener, AHostThatIsNoneIsInvalid) {
   EXPECT_EQ(foreign.error().message.find("--port"), std::string::npos) << foreign.error().message;
 }
 
+TEST(Listener, ASocketSaysItsAddress) {
+  const Result<Listener> listener = bind_listener("::1", 0);
+  if (listener) {  // not every machine has IPv6
+    EXPECT_EQ(socket_address(listener->fd.get())->host, "::1");
+    EXPECT_NE(listener->url.find("[::1]"), std::string::npos);
+  }
+  const Result<Listener> v4 = bind_listener("127.0.0.1", 0);
+  EXPECT_EQ(socket_address(v4->fd.get())->host, "127.0.0.1");
+  EXPECT_FALSE(socket_address(0));
+}
+
+TEST(Listener, ANameAndItsAddressAreTheSameHost) {
+  EXPECT_TRUE(is_same_host("127.0.0.1", "127.0.0.1"));
+  EXPECT_TRUE(is_same_host("0.0.0.0", "0.0.0.0"));
+  EXPECT_FALSE(is_same_host("0.0.0.0", "127.0.0.1"));
+  EXPECT_FALSE(is_same_host("256.1.1.1.invalid", "127.0.0.1"));
+}
+
 TEST(Listener, AHolderThatCannotBeSeenIsNotNamed) {
   const TempFolder empty;
   EXPECT_EQ(port_holder(8000, empty.path()), "");

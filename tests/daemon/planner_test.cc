@@ -37,6 +37,8 @@ TEST(Planner, ThePlanOfTheDefaultModelNamesItAndCountsItsRanks) {
   EXPECT_LT(plan->weight_bytes[3], plan->rank_bytes[3]);
   EXPECT_EQ(plan->context_length, 512);
   EXPECT_GT(plan->kv_blocks, 0);
+  EXPECT_FALSE(plan->refusal);
+  EXPECT_FALSE(plan->environment.empty());
 }
 
 TEST(Planner, APlanThatDoesNotFitIsAnErrorOfItsOwnKind) {
@@ -45,8 +47,10 @@ TEST(Planner, APlanThatDoesNotFitIsAnErrorOfItsOwnKind) {
   options.values.model = default_model_path().string();
   options.values.device_memory = 16 * kMiB;
   const Result<LaunchPlan> plan = make_launch_plan(options, {});
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, Code::does_not_fit);
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan->refusal);
+  EXPECT_EQ(plan->refusal->code, Code::does_not_fit);
+  EXPECT_FALSE(plan->plan_json.find("fits")->as_bool());
 }
 
 TEST(Planner, ATokenizerThatTheRouterCannotReadIsRefused) {

@@ -77,5 +77,19 @@ TEST(ServiceNotify, WithoutAManagerNothingHappens) {
   EXPECT_FALSE(service.next_deadline());
 }
 
+TEST(ServiceNotify, ADescriptorGoesIntoTheStoreAndOut) {
+  const Manager manager;
+  ServiceNotify service;
+  EXPECT_TRUE(service.store("listener", 0));
+  EXPECT_EQ(manager.heard(), "FDSTORE=1\nFDNAME=listener");
+  service.forget("listener");
+  EXPECT_EQ(manager.heard(), "FDSTOREREMOVE=1\nFDNAME=listener");
+}
+
+TEST(ServiceNotify, WithoutAManagerNothingIsStored) {
+  ::unsetenv("NOTIFY_SOCKET");
+  EXPECT_FALSE(ServiceNotify().store("listener", 0));
+}
+
 }  // namespace
 }  // namespace plimsoll

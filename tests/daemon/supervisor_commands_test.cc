@@ -131,12 +131,95 @@ TEST(SupervisorCommands, OtherChangesDrainAndStartAgain) {
   h.let_leave();
   EXPECT_EQ(h.alive.size(), 2U);
   h.bring_up_router();
+  h.now += seconds(4);
   h.bring_up(0, 1);
   h.answer_probe();
+  EXPECT_TRUE(h.replies.empty()) << "it is watched for a while";
+  h.pass_for(seconds(2));
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 0);
   EXPECT_EQ(h.replies[0].result.find("changes")->as_array().size(), 1U);
+  EXPECT_EQ(h.replies[0].result.find("path")->as_string(), "restart");
+  EXPECT_EQ(h.replies[0].result.find("pause_s")->as_double(), 4.0);
   EXPECT_EQ(h.supervisor().options().values.tp, 1);
+}
+
+TEST(SupervisorCommands, AReconfigurationThatFailsWhileItIsWatchedIsTakenBack) {
+  Harness h;
+  h.serve();
+  h.reconfigure("tp", "1");
+  h.let_leave();
+  h.bring_up_router();
+  h.bring_up(0, 1);
+  h.answer_probe();
+  ASSERT_EQ(h.supervisor().state(), DeploymentState::serving);
+  h.pass_for(milliseconds(500));
+  h.die(Harness::worker(0, 0), SIGABRT);
+  EXPECT_EQ(h.committed->generation, 1) << "the new one was never committed";
+  for (int i = 0; i < 10 && h.supervisor().generation() == 2; ++i) {
+    h.pass(seconds(1));
+    h.let_leave();
+  }
+  EXPECT_EQ(h.supervisor().generation(), 1);
+  h.bring_up_router();
+  h.bring_up(0);
+  h.answer_probe();
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+  EXPECT_NE(h.replies[0].message.find("SIGABRT"), std::string::npos) << h.replies[0].message;
+  EXPECT_NE(h.replies[0].message.find("generation 1 serves again"), std::string::npos);
+  EXPECT_EQ(h.records[2].outcome, Outcome::failed);
+  EXPECT_FALSE(h.records[2].known_good);
+}
+
+TEST(SupervisorCommands, ADryRunSaysWhatWouldHappenAndTouchesNothing) {
+  Harness h;
+  h.serve();
+  const auto dry = [&](const char* name, const char* value) {
+    const Json pair = Json::array({name, value});
+    h.command("reconfigure",
+              Json::object({{"assignments", Json::array({pair})}, {"dry_run", true}}));
+    return h.replies.back();
+  };
+  const Reply full = dry("tp", "1");
+  EXPECT_EQ(full.exit_code, 0) << full.message;
+  EXPECT_EQ(full.result.find("path")->as_string(), "restart");
+  EXPECT_TRUE(full.result.find("plan"));
+  const Reply live = dry("log-level", "debug");
+  EXPECT_EQ(live.exit_code, 0) << live.message;
+  EXPECT_EQ(live.result.find("path")->as_string(), "live");
+  h.refusal = does_not_fit("no room");
+  EXPECT_EQ(dry("dp", "9").exit_code, 3);
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+  EXPECT_EQ(h.supervisor().generation(), 1);
+  EXPECT_EQ(h.supervisor().options().values.log_level, "info");
+  EXPECT_EQ(h.records.size(), 1U);
+  EXPECT_STREQ(h.supervisor().operation_name(), "");
+}
+
+TEST(SupervisorCommands, AChangeForAnotherGenerationIsRefused) {
+  Harness h;
+  h.serve();
+  h.reconfigure("log-level", "debug");
+  const Json pair = Json::array({"log-level", "error"});
+  h.command("reconfigure", Json::object({{"assignments", Json::array({pair})}, {"based_on", 1}}));
+  EXPECT_EQ(h.replies.back().exit_code, 75);
+  EXPECT_NE(h.replies.back().message.find("plimsoll diff 1 2"), std::string::npos);
+  h.command("reconfigure", Json::object({{"assignments", Json::array({pair})}, {"based_on", 2}}));
+  EXPECT_EQ(h.replies.back().exit_code, 0) << h.replies.back().message;
+}
+
+TEST(SupervisorCommands, ARollbackIsAGenerationWithTheOptionsOfTheEarlierOne) {
+  Harness h;
+  h.serve();
+  h.reconfigure("max-queued-requests", "7");
+  h.command("reconfigure",
+            Json::object({{"options", h.records[1].options}, {"cause", "rollback to 1"}}));
+  EXPECT_EQ(h.replies.back().exit_code, 0) << h.replies.back().message;
+  EXPECT_EQ(h.supervisor().generation(), 3);
+  EXPECT_EQ(h.supervisor().options().values.max_queued_requests, 1024);
+  EXPECT_EQ(h.records[3].cause, "rollback to 1");
+  EXPECT_EQ(h.records[3].based_on, 2);
 }
 
 TEST(SupervisorCommands, AReconfigurationThatDoesNotFitLeavesWhatRuns) {

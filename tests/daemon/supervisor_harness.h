@@ -26,7 +26,9 @@ class SupervisorHarness {
   };
 
   explicit SupervisorHarness(std::int64_t tp = 2, std::int64_t dp = 1,
-                             const std::string& model = "/models/small.gguf") {
+                             const std::string& model = "/models/small.gguf",
+                             std::optional<Committed> earlier = {},
+                             std::int64_t last_generation = 0) {
     Supervisor::Setup setup;
     setup.options.values.model = model;
     setup.options.values.tp = tp;
@@ -36,6 +38,9 @@ class SupervisorHarness {
     setup.runtime = "/run/plimsoll";
     setup.seed = 1;
     setup.started = now;
+    setup.started_unix = 1'700'000'000;
+    setup.last_generation = last_generation;
+    setup.committed = std::move(earlier);
     supervisor_ = std::make_unique<Supervisor>(setup);
   }
 
@@ -195,6 +200,7 @@ class SupervisorHarness {
   std::set<std::int64_t> segments;  // replicas that have one
   std::vector<AbortSegment> aborts;
   std::optional<Error> plan_error;  // what the next plans say
+  std::optional<Error> refusal;     // of the next plans, which do not fit
   std::optional<Error> bind_error;
   std::optional<Error> spawn_error;
   bool is_listening = false;
@@ -205,6 +211,8 @@ class SupervisorHarness {
   Duration stop_extension{0};  // that the service manager was asked for
   std::int64_t saves = 0;
   std::string applied_level;
+  std::map<std::int64_t, GenerationRecord> records;  // as they were written last
+  std::optional<Committed> committed;
   std::optional<int> exit_code;
 
  private:
@@ -246,6 +254,11 @@ class SupervisorHarness {
       applied_level = level->level;
     } else if (std::holds_alternative<SaveState>(action)) {
       ++saves;
+    } else if (auto* write = std::get_if<WriteRecord>(&action)) {
+      EXPECT_GT(write->record.number, 0);
+      records[write->record.number] = write->record;
+    } else if (auto* keep = std::get_if<KeepCommitted>(&action)) {
+      committed = keep->committed;
     } else if (auto* exit = std::get_if<Exit>(&action)) {
       exit_code = exit->code;
     }
@@ -260,6 +273,8 @@ class SupervisorHarness {
     plan.dp = options.values.dp;
     plan.kv_blocks = 77;
     plan.served_model_name = "small";
+    plan.plan_json = Json::object({{"ranks", Json::array()}});
+    plan.refusal = refusal;
     plan.rank_bytes.assign(static_cast<std::size_t>(plan.tp * plan.dp), kGiB);
     return {plan};
   }

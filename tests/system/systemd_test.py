@@ -5,8 +5,10 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -16,6 +18,38 @@ from systemd_machine import SystemdMachine, why_not
 UNIT = "plimsoll.service"
 CONFIG = "/etc/plimsoll/plimsoll.conf"
 PREFIX = pathlib.Path("usr/local")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Knocking:
+    """Connects to a port every few milliseconds in a thread, and counts how often nobody listens."""
+
+    def __init__(self, port):
+        self.address = ("127.0.0.1", port)
+        self.count = self.refused = 0
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.knock)
+
+    def knock(self):
+        while not self.over.wait(0.01):
+            self.count += 1
+            try:
+                socket.create_connection(self.address, 30 * SLOW).close()
+            except ConnectionRefusedError:
+                self.refused += 1
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
 
 
 class Systemd(SystemTest):
@@ -77,6 +111,9 @@ class Systemd(SystemTest):
         self.assertNotIn("@", unit.replace("@system-service", "").replace("@privileged", ""))
         self.assertTrue((self.destdir / PREFIX / "bin/plimsolld").exists())
         self.assertTrue((self.destdir / CONFIG[1:]).exists())
+        verified = subprocess.run(["systemd-analyze", "verify", self.destdir / PREFIX / "lib/systemd/system/plimsoll.socket"],
+                                  capture_output=True, text=True, timeout=30 * SLOW)
+        self.assertNotIn("plimsoll.socket:", verified.stderr)
 
     def test_an_edited_configuration_survives_the_next_install(self):
         config = self.destdir / CONFIG[1:]
@@ -157,6 +194,107 @@ class Systemd(SystemTest):
             self.assertEqual(self.completion(self.status(machine)["url"])[0], 200)
             machine.systemctl("stop", UNIT)
             self.assert_gone(machine)
+
+    def restart_and_kill(self, machine, port):
+        """Connects all the time while the daemon is restarted and then killed; the number of refusals."""
+        with Knocking(port) as knocking:
+            self.assertEqual(machine.systemctl("restart", UNIT).returncode, 0)
+            victim = next(iter(machine.processes("plimsolld")))
+            os.kill(victim, signal.SIGKILL)
+            wait_until("it serves again", lambda: victim not in machine.processes("plimsolld")
+                       and self.status(machine).get("state") == "serving", 30)
+        self.assertGreater(knocking.count, 20)
+        return knocking.refused
+
+    def test_the_socket_unit_starts_the_service_and_refuses_nobody(self):
+        port = free_port()
+        with self.machine() as machine:
+            machine.run("mkdir", "-p", "/etc/systemd/system/plimsoll.socket.d")
+            machine.write("/etc/systemd/system/plimsoll.socket.d/port.conf",
+                          f"[Socket]\nListenStream=\nListenStream=127.0.0.1:{port}\n")
+            machine.systemctl("daemon-reload")
+            machine.write(CONFIG, f"model = {self.model}\nport = {port}\n")
+            done = machine.systemctl("start", "plimsoll.socket")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(machine.show(UNIT, "ActiveState"), "inactive")
+            self.assertEqual(self.completion(f"http://127.0.0.1:{port}")[0], 200)
+            self.assertEqual(machine.show(UNIT, "ActiveState"), "active")
+            self.assertEqual(self.restart_and_kill(machine, port), 0)
+            # Another port in the configuration is a mistake, told as one.
+            machine.write(CONFIG, f"model = {self.model}\nport = {port + 1}\n")
+            machine.systemctl("restart", UNIT)
+            self.assertEqual(machine.show(UNIT, "ExecMainStatus"), "78")
+
+    def test_without_a_socket_unit_the_descriptor_store_keeps_the_port(self):
+        port = free_port()
+        with self.machine() as machine:
+            machine.write(CONFIG, f"model = {self.model}\nport = {port}\n")
+            self.assertEqual(machine.systemctl("start", UNIT).returncode, 0)
+            self.assertEqual(self.restart_and_kill(machine, port), 0)
+            machine.run("plimsoll", "stop")
+            with self.assertRaises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 5).close()
+            self.assertEqual(machine.run("plimsoll", "start").returncode, 0)
+            self.assertEqual(self.completion(f"http://127.0.0.1:{port}")[0], 200)
+            machine.systemctl("stop", UNIT)
+            with self.assertRaises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", port), 5).close()
+            self.assert_gone(machine)
+
+    def test_what_a_worker_has_started_dies_with_it(self):
+        with self.machine() as machine:
+            self.start(machine, "tp = 2")
+            tree = machine.run("find", f"/sys/fs/cgroup/system.slice/{UNIT}", "-name", "worker-0-1-*")
+            group = tree.stdout.strip()
+            self.assertTrue(group, tree.stderr)
+            self.assertTrue(machine.read(f"{group}/cgroup.procs").strip())
+            # Detached in every way but its control group.
+            machine.run("sh", "-c", f"setsid sh -c 'echo $$ > {group}/cgroup.procs; exec sleep 1000' >/dev/null 2>&1 &")
+            sleeper = wait_until("it runs", lambda: next(iter(machine.processes("sleep 1000")), None), 5)
+            wait_until("it is in the group", lambda: len(machine.read(f"{group}/cgroup.procs").split()) == 2, 5)
+            worker = next(rank["pid"] for rank in self.status(machine)["replicas"][0]["ranks"] if rank["rank"] == 1)
+            machine.run("kill", "-9", worker)
+            wait_until("the sleeper is gone", lambda: sleeper not in machine.processes("sleep"), 5)
+            wait_until("its group too", lambda: machine.run("test", "-e", group).returncode != 0, 10)
+            wait_until("it serves again", lambda: self.status(machine).get("state") == "serving", 20)
+
+    def test_reload_takes_the_file_and_fails_where_the_change_does(self):
+        with self.machine() as machine:
+            self.start(machine)
+            self.configure(machine, "max-queued-requests = 17")
+            done = machine.systemctl("reload", UNIT)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            shown = json.loads(machine.run("plimsoll", "config", "show", "--json").stdout)
+            self.assertEqual(shown["max-queued-requests"]["value"], 17)
+            before = self.status(machine)["generation"]
+            self.configure(machine, "max-queued-requests = 17", "device-memory = 1MiB")
+            self.assertNotEqual(machine.systemctl("reload", UNIT).returncode, 0)
+            self.assertEqual(machine.show(UNIT, "ActiveState"), "active")
+            self.assertEqual(self.status(machine)["generation"], before)
+
+    def test_a_change_survives_a_killed_daemon_until_the_file_changes(self):
+        with self.machine() as machine:
+            self.start(machine)
+            done = machine.run("plimsoll", "reconfigure", "max-queued-requests=23")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            os.kill(next(iter(machine.processes("plimsolld"))), signal.SIGKILL)
+            wait_until("it serves again", lambda: machine.show(UNIT, "NRestarts") == "1"
+                       and self.status(machine).get("state") == "serving", 30)
+            self.assertEqual(self.status(machine)["options"]["max-queued-requests"]["value"], 23)
+            self.assertIn("options of generation 2", self.daemon_log(machine))
+            self.configure(machine, "max-queued-requests = 29")
+            machine.systemctl("restart", UNIT)
+            self.assertEqual(self.status(machine)["options"]["max-queued-requests"]["value"], 29)
+
+    def test_a_daemon_that_cannot_act_is_killed_by_the_watchdog(self):
+        with self.machine() as machine:
+            machine.run("mkdir", "-p", f"/etc/systemd/system/{UNIT}.d")
+            machine.write(f"/etc/systemd/system/{UNIT}.d/watchdog.conf", f"[Service]\nWatchdogSec={2 * SLOW}\n")
+            machine.systemctl("daemon-reload")
+            self.start(machine)
+            os.kill(next(iter(machine.processes("plimsolld"))), signal.SIGSTOP)
+            wait_until("it is started again", lambda: machine.show(UNIT, "NRestarts") == "1", 20)
+            wait_until("it serves again", lambda: self.status(machine).get("state") == "serving", 30)
 
     def test_the_sandbox_is_as_tight_as_promised(self):
         unit = self.destdir / PREFIX / "lib/systemd/system" / UNIT

@@ -6,6 +6,7 @@ foreach(program plimsolld plimsoll-worker plimsoll-router plimsoll)
     install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endforeach()
+install(FILES systemd/plimsoll.socket DESTINATION lib/systemd/system)
 install(FILES systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME plimsoll.conf)
 install(FILES systemd/tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME plimsoll.conf)
 # The prefix is only known then: --prefix and DESTDIR count.

@@ -1,0 +1,40 @@
+// HttpSocket: the listening socket of the front door over the lives of routers and of this daemon:
+// of the service manager's socket unit, kept in its descriptor store, or bound here.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/inherited_sockets.h"
+#include "daemon/listener.h"
+#include "daemon/service_notify.h"
+
+namespace plimsoll {
+
+class HttpSocket {
+ public:
+  HttpSocket(std::vector<InheritedSocket> inherited, ServiceNotify& service);
+
+  // The URL. A socket unit's is used where it has that port (0: any); one of an earlier life where
+  // it has that address. Errors: as bind_listener(); invalid where a socket unit says another port.
+  Result<std::string> open(const std::string& host, std::int64_t port);
+  // Nobody is to wait for an answer any more; unless the daemon ends and may come back.
+  struct Close {
+    bool daemon_ends = false;
+  };
+  void close(Close how);
+  int fd() const { return listener_ ? listener_->fd.get() : -1; }  // -1: none
+
+ private:
+  Result<Listener> from_unit(std::int64_t port) const;
+  std::optional<Listener> from_store(const std::string& host, std::int64_t port);
+
+  ServiceNotify& service_;
+  std::optional<InheritedSocket> unit_;    // stays, whatever is closed
+  std::optional<InheritedSocket> stored_;  // until it is used or found to be another's
+  std::optional<Listener> listener_;
+  bool is_stored_ = false;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,106 @@
+#include "daemon/reconfigure.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+OptionSet flags_and_file() {
+  OptionSet set;
+  set.values.tp = 2;
+  set.origins["tp"] = {Source::flag, "--tp"};
+  set.values.port = 9000;
+  set.origins["port"] = {Source::environment, "PLIMSOLL_PORT"};
+  set.values.dp = 3;
+  set.origins["dp"] = {Source::file, "plimsoll.conf:1"};
+  set.values.state_dir = "/state";
+  set.origins["state-dir"] = {Source::file, "plimsoll.conf:2"};
+  return set;
+}
+
+Json pairs(const char* name, const char* value) {
+  return Json::array({Json::array({name, value})});
+}
+
+TEST(Reconfigure, ReadsWhatACommandAsks) {
+  const Result<ReconfigureRequest> request = read_reconfigure(
+      Json::object({{"assignments", pairs("tp", "4")}, {"based_on", 7}, {"dry_run", true}}));
+  ASSERT_TRUE(request) << request.error().message;
+  EXPECT_EQ(request->assignments.front().second, "4");
+  EXPECT_EQ(request->based_on, 7);
+  EXPECT_TRUE(request->is_dry_run);
+  EXPECT_EQ(request->cause, "reconfigure");
+}
+
+TEST(Reconfigure, RefusesWhatIsNoRequest) {
+  const Json many = Json::Array(300, Json::array({"a", "b"}));
+  for (const Json& arguments :
+       {Json::object(), Json(nullptr), Json::object({{"assignments", 3}}),
+        Json::object({{"assignments", many}}), Json::object({{"assignments", Json::array({1})}}),
+        Json::object({{"options", "text"}}), Json::object({{"file_options", 1}}),
+        Json::object({{"assignments", pairs("tp", "4")}, {"based_on", "x"}})}) {
+    EXPECT_FALSE(read_reconfigure(arguments)) << dump_json(arguments).substr(0, 80);
+  }
+}
+
+TEST(Reconfigure, AssignmentsChangeWhatIsInOperation) {
+  ReconfigureRequest request;
+  request.assignments = {{"tp", "4"}};
+  const Result<OptionSet> next = next_options(flags_and_file(), {}, request);
+  ASSERT_TRUE(next) << next.error().message;
+  EXPECT_EQ(next->values.tp, 4);
+  EXPECT_EQ(next->values.dp, 3);
+  EXPECT_EQ(next->origin("tp").source, Source::reconfigured);
+  request.assignments = {{"tpp", "4"}};
+  EXPECT_FALSE(next_options(flags_and_file(), {}, request));
+}
+
+TEST(Reconfigure, AFileCountsWhereFlagsAndVariablesSayNothing) {
+  OptionSet file;
+  file.values.tp = 8;
+  file.values.port = 1;
+  file.values.max_queued_requests = 5;
+  file.origins["max-queued-requests"] = {Source::file, "plimsoll.conf:9"};
+  ReconfigureRequest request;
+  request.file = file;
+  OptionSet present = flags_and_file();
+  present.values.dp = 7;  // by an earlier reconfigure
+  const Result<OptionSet> next = next_options(present, flags_and_file(), request);
+  ASSERT_TRUE(next) << next.error().message;
+  EXPECT_EQ(next->values.tp, 2);
+  EXPECT_EQ(next->origin("tp").source, Source::flag);
+  EXPECT_EQ(next->values.port, 9000);
+  EXPECT_EQ(next->values.dp, 1) << "the line is gone from the file";
+  EXPECT_EQ(next->values.max_queued_requests, 5);
+  EXPECT_EQ(next->origin("max-queued-requests").place, "plimsoll.conf:9");
+  EXPECT_EQ(next->values.state_dir, "/state") << "folders are the daemon's own";
+}
+
+TEST(Reconfigure, AnEarlierGenerationIsTakenWholeButForTheFolders) {
+  ReconfigureRequest request;
+  request.whole = OptionSet{};
+  request.whole->values.tp = 16;
+  request.whole->values.state_dir = "/elsewhere";
+  const Result<OptionSet> next = next_options(flags_and_file(), flags_and_file(), request);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->values.tp, 16);
+  EXPECT_EQ(next->values.dp, 1);
+  EXPECT_EQ(next->values.state_dir, "/state");
+}
+
+TEST(Reconfigure, ThePathFollowsFromTheStrongestEffect) {
+  const auto path = [](const Options& after) { return change_path(diff_options({}, after)); };
+  Options after;
+  EXPECT_EQ(path(after), ChangePath::none);
+  after.log_level = "debug";
+  EXPECT_EQ(path(after), ChangePath::live);
+  after.threads = 3;
+  EXPECT_EQ(path(after), ChangePath::restart);
+  const Json changes = changes_to_json(diff_options({}, after));
+  ASSERT_EQ(changes.as_array().size(), 2U);
+  EXPECT_EQ(changes.as_array()[0].find("name")->as_string(), "threads");
+  EXPECT_EQ(changes.as_array()[1].find("effect")->as_string(), "live");
+}
+
+}  // namespace
+}  // namespace plimsoll
