@@ -73,7 +73,7 @@ std::optional<Reason> reason_of(const Outlook& was, const Outlook& is, const Dif
 }  // namespace
 
 LaunchJudge plan_judge(const PlanJudgement& facts) {
-  const Outlook is = outlook_of(plan_memory(facts.machine, facts.model, facts.after));
+  const Outlook is = outlook_of(plan_memory(facts.machine, facts.model, facts.after, facts.draft));
   return [facts, is](const Difference& change) -> std::optional<Reason> {
     if (change.kind != DifferenceKind::option) return std::nullopt;
     const OptionRow* row = find_option(change.name);
@@ -82,7 +82,7 @@ LaunchJudge plan_judge(const PlanJudgement& facts) {
     // It was this text that option_text() made, so it is one that is read.
     const Status set = set_option(one.values, *row, option_text(facts.before.values, *row));
     if (!set || one.values.model != facts.after.values.model) return std::nullopt;
-    const Outlook was = outlook_of(plan_memory(facts.machine, facts.model, one));
+    const Outlook was = outlook_of(plan_memory(facts.machine, facts.model, one, facts.draft));
     std::optional<Reason> reason = reason_of(was, is, change);
     if (reason) {
       reason->suspicion =

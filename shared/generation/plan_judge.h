@@ -12,6 +12,7 @@ namespace plimsoll {
 struct PlanJudgement {
   const Machine& machine;
   const ModelSpec& model;  // of `after`
+  const ModelSpec* draft = nullptr;
   OptionSet before;
   OptionSet after;
 };

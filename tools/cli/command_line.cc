@@ -100,6 +100,10 @@ class Parser {
   Status take_own(const VerbFlag& flag, const std::string& written,
                   std::optional<std::string> value) {
     if (flag.value.empty() && value) return invalid(fmt::format("{} takes no value", written));
+    if (flag.is_argument) {
+      line_.arguments.push_back(TRY(value_of(written, std::move(value), flag.value)));
+      return {};
+    }
     line_.flags[std::string(flag.name)] =
         flag.value.empty() ? "" : TRY(value_of(written, std::move(value), flag.value));
     return {};

@@ -52,6 +52,7 @@ struct VerbFlag {
   std::string_view value;  // what stands after it, in help: "N"; empty: nothing does
   std::string_view help;
   std::string_view letter = {};  // "n" for -n
+  bool is_argument = false;      // its value is one more argument of the verb
 };
 
 struct Verb {
@@ -77,6 +78,9 @@ Result<int> run_status(const Invocation& call);
 Result<int> run_plan(const Invocation& call);
 Result<int> run_explain(const Invocation& call);
 Result<int> run_reconfigure(const Invocation& call);
+Result<int> run_history(const Invocation& call);
+Result<int> run_diff(const Invocation& call);
+Result<int> run_rollback(const Invocation& call);
 Result<int> run_config(const Invocation& call);
 Result<int> run_chat(const Invocation& call);
 Result<int> run_logs(const Invocation& call);

@@ -11,6 +11,13 @@ constexpr std::array<VerbFlag, 1> kStopFlags = {
 constexpr std::array<VerbFlag, 2> kStatusFlags = {
     {{"watch", "", "show it again each second, until Ctrl-C"},
      {"wait", "", "return when it serves (exit code 0), has failed or is gone"}}};
+constexpr std::array<VerbFlag, 4> kReconfigureFlags = {
+    {{"set", "NAME=VALUE", "the same as NAME=VALUE; may be repeated", {}, true},
+     {"file", "FILE",
+      "take what a configuration file says now; flags and variables of the daemon "
+      "still win"},
+     {"dry-run", "", "only say what would change, by which way and whether it fits"},
+     {"based-on", "N", "refuse it if the generation is another by now"}}};
 constexpr std::array<VerbFlag, 1> kConfigFlags = {
     {{"origin", "", "say where each value came from"}}};
 constexpr std::array<VerbFlag, 1> kChatFlags = {{{"max-tokens", "N", "longest answer, in tokens"}}};
@@ -22,7 +29,7 @@ constexpr std::array<VerbFlag, 2> kPlanFlags = {
     {{"explain", "TERM", "only this term of the plan: its formula with the numbers"},
      {"svg", "FILE", "also write the bars as an image"}}};
 
-constexpr std::array<Verb, 12> kVerbs = {{
+constexpr std::array<Verb, 15> kVerbs = {{
     {.name = "start",
      .arguments = "[--OPTION VALUE ...]",
      .summary = "load a deployment and wait until it serves; launches the daemon where none runs",
@@ -55,11 +62,25 @@ constexpr std::array<Verb, 12> kVerbs = {{
      .arguments_max = 2,
      .run = run_explain},
     {.name = "reconfigure",
-     .arguments = "NAME=VALUE ...",
-     .summary = "change options of the running deployment",
-     .arguments_min = 1,
+     .arguments = "{NAME=VALUE ... | --file FILE} [--dry-run] [--based-on N]",
+     .summary = "change options of the running deployment; what fails is taken back",
+     .flags = kReconfigureFlags,
      .arguments_max = 256,
      .run = run_reconfigure},
+    {.name = "history",
+     .arguments = "",
+     .summary = "list the launches of this instance and what came of them",
+     .run = run_history},
+    {.name = "diff",
+     .arguments = "[[A] B]   (numbers of generations, or logs of SGLang and vLLM)",
+     .summary = "show what differs between two launches, the likeliest cause of trouble first",
+     .arguments_max = 2,
+     .run = run_diff},
+    {.name = "rollback",
+     .arguments = "[N]",
+     .summary = "go back to generation N, or to the last one that served with other options",
+     .arguments_max = 1,
+     .run = run_rollback},
     {.name = "config",
      .arguments = "{show [--origin] | check | default | reference | schema}",
      .summary = "show or check options",

@@ -15,6 +15,7 @@ class PlanJudge : public ::testing::Test {
                                std::vector<std::string> after) {
     const LaunchJudge judge = plan_judge({.machine = machine_,
                                           .model = model_,
+                                          .draft = nullptr,
                                           .before = test_options(std::move(before)),
                                           .after = test_options(std::move(after))});
     Difference difference;
@@ -49,8 +50,8 @@ TEST_F(PlanJudge, AnOptionThatOnlyShrinksKvSaysByHowMuch) {
 TEST_F(PlanJudge, WhatThePlanDoesNotSeeIsLeftToGeneralRules) {
   EXPECT_FALSE(reason("port", {"--port=1"}, {"--port=2"}));
   EXPECT_FALSE(reason("no-such-option", {}, {}));
-  const LaunchJudge judge =
-      plan_judge({.machine = machine_, .model = model_, .before = {}, .after = {}});
+  const LaunchJudge judge = plan_judge(
+      {.machine = machine_, .model = model_, .draft = nullptr, .before = {}, .after = {}});
   Difference environment;
   environment.kind = DifferenceKind::environment;
   environment.name = "tp";

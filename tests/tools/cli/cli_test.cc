@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <sstream>
 
 #include <gtest/gtest.h>
 
@@ -11,58 +9,11 @@
 #include "shared/options/option_print.h"
 #include "tests/support/fake_daemon.h"
 #include "tests/support/scripted_server.h"
-#include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
-#include "tests/support/tiny_model.h"
+#include "tests/tools/cli/cli_harness.h"
 
 namespace plimsoll {
 namespace {
-
-struct Done {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
-class Cli : public ::testing::Test {
- protected:
-  Done run(std::vector<std::string> words, const std::string& input = "") {
-    if (!words.empty()) {
-      words.insert(words.end(), {"--runtime-dir", runtime().string(), "--state-dir",
-                                 state().string(), "--config", "/dev/null"});
-    }
-    return run_plainly(words, input);
-  }
-  static Done run_plainly(const std::vector<std::string>& words, const std::string& input = "") {
-    std::ostringstream out;
-    std::ostringstream err;
-    std::istringstream in(input);
-    Console console{out, err, in, false};
-    const int code = run_cli(words, console);
-    return {code, out.str(), err.str()};
-  }
-  std::filesystem::path runtime() const { return folder_.path() / "run"; }
-  std::filesystem::path state() const { return folder_.path() / "state"; }
-  void write_state(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(state());
-    std::ofstream(state() / name) << text;
-  }
-  std::string model() const {
-    const Result<std::filesystem::path> path = write_tiny_model({}, folder_.path());
-    EXPECT_TRUE(path);
-    return path ? path->string() : "";
-  }
-
-  TempFolder folder_;
-};
-
-Json serving(const std::string& url) {
-  return Json::object({{"version", "0.1.0"},
-                       {"state", "serving"},
-                       {"url", url},
-                       {"generation", 1},
-                       {"replicas", Json::array()}});
-}
 
 TEST_F(Cli, ExitCodesSayWhatWentWrong) {
   const std::string file = model();
@@ -76,6 +27,13 @@ TEST_F(Cli, ExitCodesSayWhatWentWrong) {
                {{"nonsense"}, 2},
                {{"reconfigure"}, 2},
                {{"reconfigure", "port"}, 2},
+               {{"reconfigure", "--set", "port"}, 2},
+               {{"reconfigure", "--based-on", "x", "port=1"}, 2},
+               {{"reconfigure", "--file", "/nowhere.conf"}, 78},
+               {{"reconfigure", "--set", "port=1", "--set", "tp=2"}, 4},
+               {{"history"}, 4},
+               {{"diff"}, 4},
+               {{"rollback"}, 4},
                {{"logs", "-n", "x"}, 2},
                {{"chat", "--max-tokens", "0", "hi"}, 2},
                {{"config", "nonsense"}, 2},

@@ -57,7 +57,7 @@ TEST(CommandLine, UnknownVerbsNameTheNearest) {
 }
 
 TEST(CommandLine, SaysWhatIsMissingOrTooMuch) {
-  EXPECT_NE(mistake({"reconfigure"}).find("NAME=VALUE"), std::string::npos);
+  EXPECT_NE(mistake({"diff", "1", "2", "3"}).find("[[A] B]"), std::string::npos);
   EXPECT_NE(mistake({"stop", "now"}).find("'now' is too much"), std::string::npos);
   EXPECT_NE(mistake({"chat", "--max-tokens"}).find("needs a value"), std::string::npos);
   EXPECT_NE(mistake({"stop", "--all=1"}).find("takes no value"), std::string::npos);
