@@ -45,6 +45,9 @@ def why_not():
     """What this machine lacks, or None."""
     if os.geteuid() != 0:
         return "only root can make the namespaces"
+    mounted = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+    if not any(line.split()[4] == "/" for line in mounted):
+        return "this is a chroot, where no namespace begins"
     for program in (SYSTEMD, "unshare", "nsenter", "systemd-sysusers", "systemd-tmpfiles"):
         if not shutil.which(program):
             return f"{program} is not installed"
