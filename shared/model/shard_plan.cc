@@ -181,21 +181,27 @@ void balance_ffn(const ModelSpec& spec, const FfnKind& kind, std::vector<RankSha
   const Bytes head = bytes_cut_by(spec, CutBy::heads) / spec.heads;
   const Bytes kv_head = bytes_cut_by(spec, CutBy::kv_heads) / spec.kv_heads;
   const Bytes ffn_unit = bytes_cut_by(spec, kind.by) / units;
-  std::vector<Bytes> load;
-  load.reserve(ranks.size());
+  struct Load {
+    Bytes bytes = 0;
+    std::int64_t units = 1;  // so that no rank is left without any
+    auto operator<=>(const Load&) const = default;
+  };
+  std::vector<Load> loads;
+  loads.reserve(ranks.size());
   for (const RankShard& shard : ranks) {
-    load.push_back(shard.heads.size() * head + shard.kv_heads.size() * kv_head + ffn_unit);
+    loads.push_back(
+        {.bytes = shard.heads.size() * head + shard.kv_heads.size() * kv_head + ffn_unit});
   }
-  std::vector<std::int64_t> counts(ranks.size(), 1);  // so that no rank is left without any
   for (std::int64_t left = units - std::ssize(ranks); left > 0; --left) {
-    const auto least = static_cast<std::size_t>(std::ranges::min_element(load) - load.begin());
-    load[least] += ffn_unit;
-    ++counts[least];
+    Load& least = *std::ranges::min_element(loads);
+    least.bytes += ffn_unit;
+    ++least.units;
   }
   std::int64_t begin = 0;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].*kind.range = scaled({begin, begin + counts[rank]}, unit, ffn_size(spec, kind.by));
-    begin += counts[rank];
+    ranks[rank].*kind.range =
+        scaled({begin, begin + loads[rank].units}, unit, ffn_size(spec, kind.by));
+    begin += loads[rank].units;
   }
 }
 

@@ -9,6 +9,7 @@ from deployment import Deployment, SystemTest, wait_until
 import openai
 
 QUESTIONS = [f"Write a short line about the number {i}." for i in range(16)]
+STORIES = [f"Write a long story about the number {i}, with many chapters." for i in range(16)]
 
 
 def client(server):
@@ -38,7 +39,7 @@ class WholeMachine(SystemTest):
 
                 # A rank dies under load: no stream ends silently, the service recovers by itself.
                 victim = next(rank["pid"] for rank in server.workers() if rank["rank"] == 1)
-                running = [pool.submit(chat, server, q, 200) for q in QUESTIONS]
+                running = [pool.submit(chat, server, q, 200) for q in STORIES]
                 wait_until("streams run", lambda: server.status()["running"] >= 8, 20)
                 os.kill(victim, signal.SIGKILL)
                 complete = broken = 0

@@ -50,7 +50,7 @@ TEST(Planner, APlanThatDoesNotFitIsAnErrorOfItsOwnKind) {
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(plan->refusal);
   EXPECT_EQ(plan->refusal->code, Code::does_not_fit);
-  EXPECT_FALSE(plan->plan_json.find("fits")->as_bool());
+  EXPECT_EQ(plan->plan_json.find("verdict")->as_string(), "refused");
 }
 
 TEST(Planner, ATokenizerThatTheRouterCannotReadIsRefused) {

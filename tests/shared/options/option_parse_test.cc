@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/file.h"
+#include "tests/support/temp_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -16,11 +17,10 @@ namespace fs = std::filesystem;
 // Never the file of whoever runs the test.
 class OptionParse : public ::testing::Test {
  protected:
-  OptionParse() : file_(fs::path(::testing::TempDir()) / "option_parse_test.conf") {
+  OptionParse() : file_(folder_.path() / "option_parse_test.conf") {
     EXPECT_TRUE(write_file(file_, ""));
     sources_.file = file_;
   }
-  ~OptionParse() override { fs::remove(file_); }
 
   void config(std::string_view content) { ASSERT_TRUE(write_file(file_, content)); }
   std::string mistakes() {
@@ -30,6 +30,7 @@ class OptionParse : public ::testing::Test {
     return set.error().message;
   }
 
+  TempFolder folder_;
   fs::path file_;
   OptionSources sources_;
 };

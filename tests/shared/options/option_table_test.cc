@@ -71,10 +71,10 @@ TEST(OptionTable, FindsAliasesAndUnderscores) {
             "PLIMSOLL_MAX_RUNNING_REQUESTS");
 }
 
-TEST(OptionTable, TheThreeLiveSettingsAreLive) {
+TEST(OptionTable, TheLiveSettingsAreLive) {
   for (const OptionRow& row : option_table()) {
-    const bool live =
-        row.name == "log-level" || row.name == "max-queued-requests" || row.name == "step-time-max";
+    const bool live = row.name == "log-level" || row.name == "max-queued-requests" ||
+                      row.name == "step-time-max" || row.name == "hold-deadline";
     EXPECT_EQ(row.effect == Effect::live, live) << row.name;
   }
 }

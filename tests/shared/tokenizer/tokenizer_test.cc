@@ -229,9 +229,10 @@ TEST_F(TinyTokenizer, RefusesWhatItCannotRead) {
   EXPECT_EQ(refusal(data), "the end-of-sequence token is 28, but the vocabulary has 28 tokens");
   data.eos = -1;
   EXPECT_EQ(refusal(data), "the end-of-sequence token is -1, but the vocabulary has 28 tokens");
-  data.model = "llama";
+  data.model = "bert";
   EXPECT_EQ(refusal(data),
-            "the model's tokenizer is 'llama'; the one that works is 'gpt2' (byte-level BPE)");
+            "the model's tokenizer is 'bert'; those that work are 'gpt2' (byte-level BPE) and "
+            "'llama' (SentencePiece's BPE)");
 }
 
 TEST(CheckTokenizer, SaysByTheNamesAloneWhetherAFileCanBeRead) {

@@ -128,7 +128,7 @@ TEST_F(CliGenerations, ReconfigureSendsFilesDryRunsAndTheGenerationItWasMadeFor)
                          "--dry-run", "--based-on", "5"});
   EXPECT_EQ(done.code, 0) << done.err;
   ASSERT_EQ(daemon.commands().size(), 1U);
-  const Json& arguments = daemon.commands()[0].arguments;
+  const Json arguments = daemon.commands()[0].arguments;
   EXPECT_EQ(arguments.find("assignments")->as_array().size(), 2U);
   EXPECT_TRUE(arguments.find("dry_run")->as_bool());
   EXPECT_EQ(arguments.find("based_on")->as_int(), 5);

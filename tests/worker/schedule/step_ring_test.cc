@@ -25,7 +25,7 @@ std::vector<std::byte> message_of(std::uint32_t step, std::size_t bytes_max) {
 class Ring {
  public:
   Ring(int ranks, Bytes bytes)
-      : shape_{ranks, 1, bytes, 1},
+      : shape_{ranks, 2, bytes, 1},
         block_(std::move(*SharedBlock::create("test", replica_segment_bytes(shape_)))),
         segment_(*init_replica_segment(block_.bytes(), shape_)) {}
 
