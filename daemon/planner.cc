@@ -20,19 +20,21 @@ constexpr std::size_t kRollupBytesMax = 64 * 1024;
 
 // What can be planned is more than what this build can run.
 Status check_devices(const Machine& machine, const Options& options) {
-  const bool is_simulated =
-      !machine.devices.empty() && std::ranges::all_of(machine.devices, &Device::is_simulated);
-  if (!machine.devices.empty() && !is_simulated) {
+  if (std::ranges::any_of(machine.devices, &Device::is_simulated)) {
+    return invalid(
+        "devices: simulated devices can be planned for (`plimsoll plan`), not started: this build "
+        "has no backend for them");
+  }
+  if (!machine.devices.empty()) {
     return invalid(
         "devices: GPUs need the CUDA backend, which this build does not have; `plimsoll plan` "
-        "plans "
-        "for them, and --devices simulated rehearses the launch");
+        "plans for them");
   }
-  if (options.machine.empty() || is_simulated) return {};
-  return invalid(fmt::format(
-      "machine: {} describes another machine, on which nothing can be started from here; "
-      "`plimsoll plan` plans for it, and --devices simulated rehearses the launch",
-      options.machine));
+  if (options.machine.empty()) return {};
+  return invalid(
+      fmt::format("machine: {} describes another machine, on which nothing can be started from "
+                  "here; `plimsoll plan` plans for it",
+                  options.machine));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Family: what differs between the model families that can be described: a row each.
 //
 // A row says how a family's config.json is read and which weights it has. Which families the
-// worker's graph can run is runnable.h's to say.
+// worker's graph can run is model_spec.h's to say.
 #pragma once
 
 #include <cstdint>

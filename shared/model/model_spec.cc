@@ -28,7 +28,7 @@ Status check_architecture(const GgufFile& file) {
   const std::vector<std::string> known(kRunnable.begin(), kRunnable.end());
   return invalid(fmt::format(
       "the model's architecture is \"{}\" (GGUF metadata general.architecture), which cannot be "
-      "run; supported: {} (SmolLM2, Llama 3 and others with a byte-level BPE vocabulary)",
+      "run; supported: {} (SmolLM2, Llama 2 and 3, Mistral)",
       to_valid_utf8(name), join(known, ", ")));
 }
 

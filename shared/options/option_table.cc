@@ -124,7 +124,8 @@ constexpr std::array<OptionRow, 34> kTable = {{
      .allowed = "auto, cpu, cuda, or simulated:SIZE (simulated:96GiB)",
      .check = check_devices,
      .effect = Effect::full,
-     .help = "Devices that ranks run on; simulated ones rehearse a launch on GPUs of that size."},
+     .help =
+         "Devices that ranks run on; simulated ones are of that size and can only be planned for."},
     {.name = "machine",
      .group = "Layout",
      .field = &Options::machine,

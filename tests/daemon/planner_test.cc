@@ -41,6 +41,18 @@ TEST(Planner, ThePlanOfTheDefaultModelNamesItAndCountsItsRanks) {
   EXPECT_FALSE(plan->environment.empty());
 }
 
+TEST(Planner, DevicesThatThisBuildCannotRunAreRefusedBeforeAnythingStarts) {
+  SKIP_WITHOUT(default_model_path());
+  OptionSet options;
+  options.values.model = default_model_path().string();
+  options.values.devices = "simulated:8GiB";
+  const Result<LaunchPlan> plan = make_launch_plan(options, {});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::invalid);
+  EXPECT_NE(plan.error().message.find("simulated devices can be planned for"), std::string::npos)
+      << plan.error().message;
+}
+
 TEST(Planner, APlanThatDoesNotFitIsAnErrorOfItsOwnKind) {
   SKIP_WITHOUT(default_model_path());
   OptionSet options;

@@ -191,8 +191,10 @@ class Cell:
                 for client in clients:
                     client.join(60)
                 if self.victim == "router":
-                    # Each client may lose the one request that was open; none is refused.
-                    self.test.assertLessEqual(sum(len(c.failures) for c in clients), len(clients))
+                    # Each client may lose the one request that was open; none is refused, but by a router
+                    # that was told to end and says so (503) while it drains.
+                    lost = [f for c in clients for f in c.failures if "'draining'" not in str(f)]
+                    self.test.assertLessEqual(len(lost), len(clients), lost)
                 else:
                     self.test.assertEqual([c.failures for c in clients], [[]] * 4)
                 server.wait_serving()

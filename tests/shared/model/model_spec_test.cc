@@ -168,7 +168,7 @@ TEST(ModelSpec, NamesAnArchitectureThatItCannotRun) {
   expect_refused([](Parts& parts) { parts.set("general.architecture", std::string("qwen3moe")); },
                  "architecture is \"qwen3moe\"");
   expect_refused([](Parts& parts) { parts.set("general.architecture", std::string("qwen3moe")); },
-                 "supported: llama (SmolLM2, Llama 3 and others with a byte-level BPE vocabulary)");
+                 "supported: llama (SmolLM2, Llama 2 and 3, Mistral)");
   expect_refused([](Parts& parts) { parts.metadata.erase("general.architecture"); },
                  "general.architecture is missing");
 }
