@@ -89,7 +89,7 @@ function(add_tests dir)
     foreach(quarter RANGE 3)
       set(entry ${name}.${quarter})
       add_test(NAME ${entry} COMMAND ${name} --gtest_brief=1)
-      set_tests_properties(${entry} PROPERTIES LABELS ${TESTS_LABEL} TIMEOUT 60
+      set_tests_properties(${entry} PROPERTIES LABELS ${TESTS_LABEL} TIMEOUT 240
         ENVIRONMENT "GTEST_TOTAL_SHARDS=4;GTEST_SHARD_INDEX=${quarter}")
     endforeach()
     return()
