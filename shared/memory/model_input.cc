@@ -1,6 +1,8 @@
 #include "shared/memory/model_input.h"
 
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "shared/model/gguf.h"
 #include "shared/model/model_source.h"
@@ -10,6 +12,12 @@ namespace plimsoll {
 namespace {
 
 Result<ModelSpec> read_runnable(const std::string& path) {
+  std::error_code ignored;  // what cannot be looked at is told of when it is opened
+  if (std::filesystem::is_directory(path, ignored)) {
+    return invalid("model: " + path +
+                   " is a folder; CPU ranks load one GGUF file, so name that file (a folder of "
+                   "safetensors can be planned for GPUs: plimsoll plan --devices simulated:SIZE)");
+  }
   const GgufFile file = TRY(GgufFile::open(path));
   const std::string context = "model " + path + ": ";
   ModelSpec model = TRY_CONTEXT(context, read_model_spec(file));

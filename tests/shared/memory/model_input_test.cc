@@ -34,5 +34,17 @@ TEST(ModelInput, SaysWhichFileIsMissing) {
   EXPECT_NE(models.error().message.find("/no/such/model.gguf"), std::string::npos);
 }
 
+TEST(ModelInput, AFolderIsRefusedForCpuRanksWithWhatWouldWork) {
+  const TempFolder folder;
+  Options options;
+  options.model = folder.path().string();
+  const auto models = read_plan_models(options, {});
+  ASSERT_FALSE(models);
+  EXPECT_EQ(models.error().code, Code::invalid);
+  EXPECT_NE(models.error().message.find("is a folder; CPU ranks load one GGUF file"),
+            std::string::npos)
+      << models.error().message;
+}
+
 }  // namespace
 }  // namespace plimsoll
