@@ -1,8 +1,9 @@
 // Backend: every operation that a model graph may ask for. Model code is written once against it.
 //
 // One thread calls (the step loop); a backend may use more inside. Calls complete in order; on the
-// CPU they have completed when they return. Shapes are checked once, in op_checks.cc, so kernels
-// assume valid input. A backend allocates at construction and in `pack`, never in a step.
+// CPU they have completed when they return, on a GPU when `read` does. Shapes are checked once, in
+// op_checks.cc, so kernels assume valid input. A backend allocates at construction and in `pack`,
+// never in a step.
 //
 // Batch invariance (CPU, always): a row's result depends on that row and the weights alone, never
 // on how many other rows the call has, on the number of threads, or on how a prompt was cut into
@@ -141,12 +142,25 @@ struct BackendLimits {
   std::int64_t head_dim = 0;
 };
 
+// Memory of a device that is not this process's own: tensors, weights and KV of its backend lie
+// there, and only the backend's calls and `write` touch it.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  // Zeroed, aligned to 256 bytes; it lives as long as the backend.
+  virtual Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) = 0;
+  // Complete when it returns.
+  virtual Status write(std::span<const std::byte> from, std::byte* to) = 0;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
   // The path in use: "cpu avx512-vnni, 2 threads, int8 activations".
   virtual std::string description() const = 0;
+  // nullptr: tensors lie in this process's memory.
+  virtual DeviceMemory* device_memory() { return nullptr; }
   // Bytes of scratch memory that the limits need; made of one allocation, given by `workspace`.
   virtual Bytes workspace_bytes(const BackendLimits& limits) const = 0;
   // Called once before the first step; `memory` is 64-byte aligned and outlives the backend.
@@ -160,6 +174,12 @@ class Backend {
                      TensorView out) = 0;
   virtual void linear(const LinearCall& call) = 0;
   virtual void attention(const AttentionCall& call) = 0;
+  // out[i] = row rows[i] of in. REQUIRES: rows inside `in`.
+  virtual void copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) = 0;
+
+  // `from`, whose rows follow each other, as this process can read it: itself on the CPU, else a
+  // copy in `to`, which is as long. Waits. Errors: what any call before failed by.
+  virtual Result<TensorView> read(TensorView from, std::span<float> to) = 0;
 };
 
 }  // namespace plimsoll

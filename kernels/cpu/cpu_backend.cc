@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "kernels/cpu/attention.h"
@@ -90,6 +91,16 @@ class CpuBackend : public Backend {
     require(check_attention(call, limits_));
     run_attention(call, attention_kernel_, team_, workspace_);
   }
+
+  void copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) override {
+    CHECK(std::ssize(rows) == out.rows && in.cols == out.cols);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      std::memcpy(out.row(static_cast<std::int64_t>(i)), in.row(rows[i]),
+                  static_cast<std::size_t>(in.cols) * sizeof(float));
+    }
+  }
+
+  Result<TensorView> read(TensorView from, std::span<float>) override { return from; }
 
  private:
   CpuBackendOptions options_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernels/cpu/cpu_features.h"
+#include "kernels/cuda/modules.h"
 #include "shared/base/json.h"
 #include "shared/base/text.h"
 #include "tools/cli/verb.h"
@@ -21,6 +22,7 @@ Result<int> run_version(const Invocation& call) {
   const std::string best = cpu_path_name(best_path(features));
   std::vector<std::string> paths;
   for (const CpuPath path : kPaths) paths.emplace_back(cpu_path_name(path));
+  const std::string gpus(cuda::cuda_architectures());
   if (call.line.json) {
     Json names = Json::array();
     for (const std::string& path : paths) names.push(path);
@@ -29,15 +31,17 @@ Result<int> run_version(const Invocation& call) {
                                                 {"compiler", compiler},
                                                 {"cpu_paths", std::move(names)},
                                                 {"cpu_path_best", best},
-                                                {"cuda", false}}),
+                                                {"cuda", !gpus.empty()},
+                                                {"cuda_architectures", gpus}}),
                                   2)
                      << std::endl;
     return kExitOk;
   }
   call.console.out << fmt::format(
-      "plimsoll {}{}\ncompiler: {}\ncpu paths: {}; best on this machine: {}\ncuda: not built\n",
+      "plimsoll {}{}\ncompiler: {}\ncpu paths: {}; best on this machine: {}\ncuda: {}\n",
       PLIMSOLL_VERSION, commit.empty() ? "" : fmt::format(" ({})", commit), compiler,
-      join(paths, ", "), best);
+      join(paths, ", "), best,
+      gpus.empty() ? "not built" : fmt::format("kernels for {}; GPUs are not driven yet", gpus));
   return kExitOk;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -59,6 +60,7 @@ class Attention {
     std::uint16_t garbage = kHalfNan;  // in every cache slot before it is stored
     float query_scale = 1;
     std::uint32_t table_seed = 1;
+    std::function<void(const AttentionCall&)> run = {};  // in place of the CPU's kernels
   };
 
   Attention(const Shape& shape, const std::vector<std::int64_t>& lengths, const Options& options)
@@ -107,7 +109,11 @@ class Attention {
     }
     call.rope = {cos_.data(), sin_.data(), kContext, shape_.rope_dim / 2, shape_.interleaved};
     call.out = f32_view(out.data(), tokens, out_width());
-    run_attention(call, attention_kernel(options_.path), team_, scratch_);
+    if (options_.run) {
+      options_.run(call);
+    } else {
+      run_attention(call, attention_kernel(options_.path), team_, scratch_);
+    }
     auto from = out.begin();
     for (const Piece& piece : pieces) {
       Sequence& sequence = sequences_[piece.sequence];

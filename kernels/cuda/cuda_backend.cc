@@ -1,0 +1,427 @@
+#include "kernels/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <numbers>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/launches.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/step_tables.h"
+#include "kernels/op_checks.h"
+#include "shared/base/check.h"
+
+namespace plimsoll {
+namespace {
+
+using cuda::Kernel;
+
+constexpr unsigned kRowThreads = 256;
+constexpr Bytes kAlignment = 256;
+constexpr std::int64_t kFloatCols = 8;  // that a lane loads at once
+constexpr unsigned kRopeWarps = 4;
+
+void require(const Status& status) {
+  if (status) return;
+  std::fprintf(stderr, "CHECK failed: %s\n", status.error().message.c_str());
+  std::abort();
+}
+
+std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }
+
+// The workspace, in the order in which it is carved.
+struct Workspace {
+  std::int8_t* quants = nullptr;
+  cuda::ActivationScale* scales = nullptr;
+  float* values = nullptr;
+  std::int32_t* ids = nullptr;
+  std::int32_t* rows = nullptr;
+  std::byte* tables = nullptr;
+  float* partial_out = nullptr;
+  float* partial_max = nullptr;
+  float* partial_sum = nullptr;
+};
+
+class Carver {
+ public:
+  explicit Carver(std::byte* begin) : begin_(begin) {}
+  template <typename T>
+  T* take(std::int64_t count) {
+    const Bytes at = bytes_;
+    bytes_ += round_up(count * static_cast<Bytes>(sizeof(T)), kAlignment);
+    return begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + at);
+  }
+  Bytes bytes() const { return bytes_; }
+
+ private:
+  std::byte* begin_;
+  Bytes bytes_ = 0;
+};
+
+Bytes carve(const BackendLimits& limits, std::byte* memory, Workspace& space) {
+  Carver carver(memory);
+  const std::int64_t partials = cuda::kPartialsMax * limits.heads_max;
+  space.quants = carver.take<std::int8_t>(limits.tokens_max * limits.cols_max);
+  space.scales = carver.take<cuda::ActivationScale>(limits.tokens_max *
+                                                    ceil_div(limits.cols_max, cuda::kSubBlockCols));
+  space.values = carver.take<float>(limits.tokens_max * limits.cols_max);
+  space.ids = carver.take<std::int32_t>(limits.tokens_max);
+  space.rows = carver.take<std::int32_t>(limits.tokens_max);
+  space.tables = carver.take<std::byte>(cuda::step_table_bytes(cuda::step_table_limits(limits)));
+  space.partial_out = carver.take<float>(partials * limits.head_dim);
+  space.partial_max = carver.take<float>(partials);
+  space.partial_sum = carver.take<float>(partials);
+  return carver.bytes();
+}
+
+class CudaBackend final : public Backend, public DeviceMemory {
+ public:
+  explicit CudaBackend(std::unique_ptr<cuda::DeviceRuntime> runtime)
+      : runtime_(std::move(runtime)) {}
+
+  std::string description() const override {
+    return "cuda on " + runtime_->description() + ", int8 activations";
+  }
+
+  DeviceMemory* device_memory() override { return this; }
+  Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) override {
+    return runtime_->allocate(bytes, purpose);
+  }
+  Status write(std::span<const std::byte> from, std::byte* to) override {
+    runtime_->copy_in(to, from.data(), from.size());
+    return runtime_->synchronize();
+  }
+
+  Bytes workspace_bytes(const BackendLimits& limits) const override {
+    Workspace nowhere;
+    return carve(limits, nullptr, nowhere) + kAlignment;
+  }
+  Status set_workspace(const BackendLimits& limits, std::span<std::byte> memory) override;
+  Result<PackedPart> pack(const StoredSlice& slice, std::span<std::byte> destination) override;
+  void embed(const PackedMatrix& table, std::span<const std::int32_t> ids, TensorView out) override;
+  void linear(const LinearCall& call) override;
+  void attention(const AttentionCall& call) override;
+  void copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) override;
+  Result<TensorView> read(TensorView from, std::span<float> to) override;
+
+ private:
+  // Host memory that a copy to the device is made from.
+  struct Staging {
+    std::byte* memory = nullptr;
+    bool is_in_flight = false;
+  };
+
+  template <typename T>
+  T* stage(Staging& staging);
+  void normalise(const LinearCall& call, bool wants_quants, bool wants_values);
+  void multiply(const LinearCall& call, std::size_t index, std::int64_t first_row);
+  void load_step(const AttentionCall& call);
+  void store(const AttentionCall& call, const cuda::KvPages& pages);
+  void attend(const AttentionCall& call, const cuda::KvPages& pages);
+  // Of the stream's work; what it failed by is told by `read`.
+  void wait();
+  void fail(Error error);
+
+  std::unique_ptr<cuda::DeviceRuntime> runtime_;
+  BackendLimits limits_;
+  Workspace space_;
+  Staging ids_, rows_, tables_;
+  // That attention was called for.
+  std::int64_t last_layer_ = std::numeric_limits<std::int64_t>::max();
+  cuda::StepCounts counts_;  // of the step in the tables
+  std::optional<Error> failure_;
+};
+
+Status CudaBackend::set_workspace(const BackendLimits& limits, std::span<std::byte> memory) {
+  const Bytes needed = workspace_bytes(limits);
+  if (std::ssize(memory) < needed) {
+    return internal_error("set the GPU's workspace: " + std::to_string(memory.size()) +
+                          " bytes given, " + std::to_string(needed) + " needed");
+  }
+  limits_ = limits;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  const auto aligned = round_up(static_cast<Bytes>(address), kAlignment);
+  carve(limits, memory.data() + (aligned - static_cast<Bytes>(address)), space_);
+  const auto host = [&](Bytes bytes, const char* purpose, Staging& staging) -> Status {
+    staging = {TRY(runtime_->allocate_host(bytes, purpose)).data(), false};
+    return {};
+  };
+  constexpr auto kWord = static_cast<Bytes>(sizeof(std::int32_t));
+  TRY(host(limits.tokens_max * kWord, "token ids", ids_));
+  TRY(host(limits.tokens_max * kWord, "rows of logits", rows_));
+  return host(cuda::step_table_bytes(cuda::step_table_limits(limits)), "block tables", tables_);
+}
+
+Result<PackedPart> CudaBackend::pack(const StoredSlice& slice, std::span<std::byte> destination) {
+  TRY(check_pack(slice, destination));
+  const cuda::WeightFormat format = cuda::weight_format(slice.dtype);
+  const std::int64_t cols = slice.col_end - slice.col_begin;
+  if (!cuda::is_quantised(format) && cols % kFloatCols != 0) {
+    return invalid("a " + std::string(dtype_info(slice.dtype).name) + " weight of " +
+                   std::to_string(cols) + " columns: GPUs read 8 at a time");
+  }
+  std::vector<std::byte> packed(destination.size());
+  cuda::pack_weights(slice, packed);
+  TRY(write(packed, destination.data()));
+  return PackedPart{.dtype = slice.dtype,
+                    .rows = slice.row_end - slice.row_begin,
+                    .cols = cols,
+                    .data = destination.data()};
+}
+
+void CudaBackend::wait() {
+  if (const Status done = runtime_->synchronize(); !done) fail(done.error());
+  for (Staging* staging : {&ids_, &rows_, &tables_}) staging->is_in_flight = false;
+}
+
+void CudaBackend::fail(Error error) {
+  if (!failure_) failure_ = std::move(error);
+}
+
+// To be written and copied from: only once what was copied before has arrived.
+template <typename T>
+T* CudaBackend::stage(Staging& staging) {
+  if (staging.is_in_flight) wait();
+  staging.is_in_flight = true;
+  return reinterpret_cast<T*>(staging.memory);
+}
+
+void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
+                        TensorView out) {
+  require(check_embed(table, ids, out));
+  CHECK(table.parts.size() == 1 && std::ssize(ids) <= limits_.tokens_max);
+  if (ids.empty()) return;
+  std::int32_t* staged = stage<std::int32_t>(ids_);
+  std::ranges::copy(ids, staged);
+  runtime_->copy_in(space_.ids, staged, ids.size_bytes());
+  runtime_->launch(Kernel::embed_rows,
+                   {.grid = {static_cast<unsigned>(ids.size())}, .block = {kRowThreads}},
+                   cuda::EmbedArguments{
+                       .table = reinterpret_cast<const unsigned char*>(table.parts[0].data),
+                       .format = cuda::weight_format(table.parts[0].dtype),
+                       .cols = narrow(table.cols),
+                       .ids = space_.ids,
+                       .out = out.f32(),
+                       .out_stride = out.stride,
+                   });
+}
+
+void CudaBackend::copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) {
+  CHECK(std::ssize(rows) == out.rows && in.cols == out.cols && out.rows <= limits_.tokens_max);
+  if (rows.empty()) return;
+  std::int32_t* staged = stage<std::int32_t>(rows_);
+  std::ranges::copy(rows, staged);
+  runtime_->copy_in(space_.rows, staged, rows.size_bytes());
+  runtime_->launch(Kernel::copy_rows,
+                   {.grid = {static_cast<unsigned>(rows.size())}, .block = {kRowThreads}},
+                   cuda::CopyRowsArguments{.in = in.f32(),
+                                           .in_stride = in.stride,
+                                           .rows = space_.rows,
+                                           .cols = narrow(in.cols),
+                                           .out = out.f32(),
+                                           .out_stride = out.stride});
+}
+
+Result<TensorView> CudaBackend::read(TensorView from, std::span<float> to) {
+  CHECK(from.stride == from.cols && std::ssize(to) >= from.rows * from.cols);
+  if (from.rows > 0) {
+    runtime_->copy_out(to.data(), from.f32(),
+                       static_cast<std::size_t>(from.rows * from.cols) * sizeof(float));
+  }
+  wait();
+  if (failure_) return *failure_;
+  return f32_view(to.data(), from.rows, from.cols);
+}
+
+void CudaBackend::normalise(const LinearCall& call, bool wants_quants, bool wants_values) {
+  runtime_->launch(Kernel::rms_norm,
+                   {.grid = {static_cast<unsigned>(call.in.rows)}, .block = {kRowThreads}},
+                   cuda::NormArguments{.in = call.in.f32(),
+                                       .in_stride = call.in.stride,
+                                       .weight = call.norm.weight,
+                                       .eps = call.norm.eps,
+                                       .cols = narrow(call.in.cols),
+                                       .quants = wants_quants ? space_.quants : nullptr,
+                                       .scales = space_.scales,
+                                       .values = wants_values ? space_.values : nullptr});
+}
+
+// Part `index` of the weight, whose first row is `first_row` of the output.
+void CudaBackend::multiply(const LinearCall& call, std::size_t index, std::int64_t first_row) {
+  const PackedPart& part = call.weight->parts[index];
+  const cuda::WeightFormat format = cuda::weight_format(part.dtype);
+  const bool has_range = call.row_end != 0;
+  cuda::LinearArguments arguments{
+      .quants = space_.quants,
+      .scales = space_.scales,
+      .values = space_.values,
+      .weight = reinterpret_cast<const unsigned char*>(part.data),
+      .up = nullptr,
+      .tokens = narrow(call.in.rows),
+      .cols = narrow(part.cols),
+      .segment_cols = call.weight->segment_cols != 0
+                          ? narrow(call.weight->segment_cols)
+                          : cuda::default_segment_cols(format, part.cols),
+      .row_begin = has_range ? narrow(call.row_begin) : 0,
+      .row_end = narrow(has_range ? call.row_end : part.rows),
+      .end = cuda::LinearEnd::store,
+      .out = nullptr,
+      .sums = nullptr,
+      .stride = call.out.stride,
+  };
+  switch (call.epilogue) {
+    case Epilogue::store:
+      break;
+    case Epilogue::add:
+      arguments.end = cuda::LinearEnd::add;
+      break;
+    case Epilogue::partial:
+      arguments.end = cuda::LinearEnd::partial;
+      arguments.sums = call.sums.data + first_row;
+      arguments.stride = call.sums.stride;
+      break;
+    case Epilogue::silu_mul:
+      arguments.end = cuda::LinearEnd::silu_mul;
+      arguments.up = reinterpret_cast<const unsigned char*>(call.weight->parts[1].data);
+      break;
+  }
+  if (call.epilogue != Epilogue::partial) arguments.out = call.out.f32() + first_row;
+  const cuda::ChosenKernel chosen = cuda::choose_linear(format, arguments);
+  runtime_->launch(chosen.kernel, chosen.shape, arguments);
+}
+
+void CudaBackend::linear(const LinearCall& call) {
+  require(check_linear(call, limits_));
+  if (call.in.rows == 0) return;
+  const std::vector<PackedPart>& parts = call.weight->parts;
+  const bool is_pair = call.epilogue == Epilogue::silu_mul;
+  if (is_pair && parts[0].dtype != parts[1].dtype) {
+    fail(invalid("gate and up have different types (" +
+                 std::string(dtype_info(parts[0].dtype).name) + ", " +
+                 std::string(dtype_info(parts[1].dtype).name) +
+                 "), which the CUDA backend cannot multiply yet; use --devices cpu"));
+    return;
+  }
+  const auto quantised = [](const PackedPart& part) {
+    return cuda::is_quantised(cuda::weight_format(part.dtype));
+  };
+  normalise(call, std::ranges::any_of(parts, quantised), !std::ranges::all_of(parts, quantised));
+  std::int64_t first_row = 0;
+  for (std::size_t i = 0; i < (is_pair ? 1 : parts.size()); ++i) {
+    multiply(call, i, first_row);
+    first_row += parts[i].rows;
+  }
+}
+
+// Layers of a step come in order and have the same sequences: their tables are copied once.
+void CudaBackend::load_step(const AttentionCall& call) {
+  const auto limits = cuda::step_table_limits(limits_);
+  auto* staged = stage<std::byte>(tables_);
+  Result<cuda::StepCounts> counts =
+      cuda::fill_step_tables(call.sequences, call.heads / call.cache->kv_heads, limits,
+                             cuda::StepTables::in(staged, limits));
+  if (!counts) {
+    fail(counts.error());
+    counts_ = {};
+    return;
+  }
+  counts_ = *counts;
+  const auto used = static_cast<std::size_t>(cuda::step_table_bytes(limits) -
+                                             (limits.table_entries - counts_.table_entries) *
+                                                 static_cast<Bytes>(sizeof(std::int32_t)));
+  runtime_->copy_in(space_.tables, staged, used);
+}
+
+void CudaBackend::attention(const AttentionCall& call) {
+  require(check_attention(call, limits_));
+  if (call.qkv.rows == 0) return;
+  if (call.layer <= last_layer_) load_step(call);
+  last_layer_ = call.layer;
+  if (counts_.tiles == 0) return;
+  const cuda::KvPages pages{.data = reinterpret_cast<unsigned char*>(call.cache->data),
+                            .block_bytes = call.cache->block_bytes(),
+                            .layer = narrow(call.layer),
+                            .kv_heads = narrow(call.cache->kv_heads),
+                            .head_dim = narrow(call.cache->head_dim)};
+  store(call, pages);
+  attend(call, pages);
+}
+
+void CudaBackend::store(const AttentionCall& call, const cuda::KvPages& pages) {
+  const auto tables = cuda::StepTables::in(space_.tables, cuda::step_table_limits(limits_));
+  const std::int64_t heads = call.heads + 2 * call.cache->kv_heads;
+  runtime_->launch(Kernel::rope_store,
+                   {.grid = {static_cast<unsigned>(ceil_div(heads, kRopeWarps)),
+                             static_cast<unsigned>(call.qkv.rows)},
+                    .block = {kRopeWarps * 32}},
+                   cuda::RopeArguments{.qkv = call.qkv.f32(),
+                                       .qkv_stride = call.qkv.stride,
+                                       .bias = call.bias,
+                                       .q_norm = call.q_norm.weight,
+                                       .k_norm = call.k_norm.weight,
+                                       .q_eps = call.q_norm.eps,
+                                       .k_eps = call.k_norm.eps,
+                                       .cos = call.rope.cos,
+                                       .sin = call.rope.sin,
+                                       .half_dim = narrow(call.rope.half_dim),
+                                       .interleaved = call.rope.interleaved ? 1 : 0,
+                                       .heads = narrow(call.heads),
+                                       .query_scale = call.scale * std::numbers::log2e_v<float>,
+                                       .positions = tables.positions,
+                                       .table_begin = tables.table_begin,
+                                       .tables = tables.tables,
+                                       .pages = pages});
+}
+
+void CudaBackend::attend(const AttentionCall& call, const cuda::KvPages& pages) {
+  const auto tables = cuda::StepTables::in(space_.tables, cuda::step_table_limits(limits_));
+  const bool is_split = cuda::splits_attention(call.qkv.rows, counts_.splits_max);
+  const cuda::ChosenKernel chosen =
+      cuda::choose_attention({.tiles = counts_.tiles,
+                              .heads = call.heads,
+                              .kv_heads = call.cache->kv_heads,
+                              .head_dim = call.cache->head_dim,
+                              .splits = is_split ? counts_.splits_max : 1});
+  runtime_->launch(chosen.kernel, chosen.shape,
+                   cuda::AttentionArguments{
+                       .queries = call.qkv.f32(),
+                       .query_stride = call.qkv.stride,
+                       .heads = narrow(call.heads),
+                       .window = narrow(call.window),
+                       .tiles = tables.tiles,
+                       .tables = tables.tables,
+                       .pages = pages,
+                       .out = call.out.f32(),
+                       .out_stride = call.out.stride,
+                       .partial_out = is_split ? space_.partial_out : nullptr,
+                       .partial_max = space_.partial_max,
+                       .partial_sum = space_.partial_sum,
+                       .splits = narrow(counts_.splits_max),
+                   });
+  if (!is_split) return;
+  runtime_->launch(
+      Kernel::attention_merge,
+      {.grid = {static_cast<unsigned>(call.heads), static_cast<unsigned>(call.qkv.rows)},
+       .block = {128}},
+      cuda::MergeArguments{.partial_out = space_.partial_out,
+                           .partial_max = space_.partial_max,
+                           .partial_sum = space_.partial_sum,
+                           .positions = tables.positions,
+                           .splits = narrow(counts_.splits_max),
+                           .heads = narrow(call.heads),
+                           .head_dim = narrow(call.cache->head_dim),
+                           .out = call.out.f32(),
+                           .out_stride = call.out.stride});
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(std::unique_ptr<cuda::DeviceRuntime> runtime) {
+  return std::make_unique<CudaBackend>(std::move(runtime));
+}
+
+}  // namespace plimsoll

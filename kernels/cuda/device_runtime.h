@@ -1,0 +1,65 @@
+// DeviceRuntime: one device's memory and its one stream of work: a GPU through its driver, or this
+// CPU through the executor in host/.
+//
+// Calls but synchronize() only enqueue; work runs in order, some time before synchronize() returns.
+// Host memory that is copied from or to must stay as it is until then. The first error of the
+// stream is what synchronize() returns, then and ever after. One thread calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "kernels/cuda/kernel_arguments.h"
+#include "kernels/cuda/kernel_list.h"
+#include "shared/base/result.h"
+#include "shared/base/units.h"
+
+namespace plimsoll::cuda {
+
+struct Shape {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+struct LaunchShape {
+  Shape grid;
+  Shape block;
+  unsigned shared_bytes = 0;  // dynamic, at most kSharedBytesMax
+};
+
+// What every GPU that we run on has: 99 KiB a block less what the system takes.
+constexpr unsigned kSharedBytesMax = 96 * 1024;
+
+struct MemoryState {
+  Bytes free = 0;
+  Bytes total = 0;
+};
+
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+
+  virtual std::string description() const = 0;  // "NVIDIA H200 (SM 9.0)"
+  virtual Result<MemoryState> memory() = 0;
+
+  // Device memory, aligned to 256 bytes, zeroed. It lives as long as the runtime does.
+  virtual Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) = 0;
+  // Host memory that copies may go to and from without waiting.
+  virtual Result<std::span<std::byte>> allocate_host(Bytes bytes, const std::string& purpose) = 0;
+
+  virtual void copy_in(void* device, const void* host, std::size_t bytes) = 0;
+  virtual void copy_out(void* host, const void* device, std::size_t bytes) = 0;
+  // REQUIRES: `arguments` is the kernel's struct. It is read before this returns.
+  virtual void launch_bytes(Kernel kernel, const LaunchShape& shape,
+                            std::span<const std::byte> arguments) = 0;
+  virtual Status synchronize() = 0;
+
+  template <typename Arguments>
+  void launch(Kernel kernel, const LaunchShape& shape, const Arguments& arguments) {
+    launch_bytes(kernel, shape, std::as_bytes(std::span(&arguments, 1)));
+  }
+};
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,160 @@
+#include "kernels/cuda/host_runtime.h"
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include "shared/base/check.h"
+
+namespace plimsoll::cuda {
+
+extern "C" {
+#define PLIMSOLL_ROW(name, Arguments) void name(const Arguments& args);
+PLIMSOLL_CUDA_KERNELS(PLIMSOLL_ROW)
+#undef PLIMSOLL_ROW
+}
+
+namespace {
+
+using Entry = void (*)(const void* arguments);
+
+constexpr Entry kEntries[] = {
+#define PLIMSOLL_ROW(name, Arguments) \
+  [](const void* arguments) { name(*static_cast<const Arguments*>(arguments)); },
+    PLIMSOLL_CUDA_KERNELS(PLIMSOLL_ROW)
+#undef PLIMSOLL_ROW
+};
+
+constexpr std::size_t kArgumentBytes[] = {
+#define PLIMSOLL_ROW(name, Arguments) sizeof(Arguments),
+    PLIMSOLL_CUDA_KERNELS(PLIMSOLL_ROW)
+#undef PLIMSOLL_ROW
+};
+
+struct Unmap {
+  std::size_t bytes = 0;
+  void operator()(std::byte* memory) const { ::munmap(memory, bytes); }
+};
+using Memory = std::unique_ptr<std::byte, Unmap>;
+
+struct Copy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+
+struct QueuedLaunch {
+  Kernel kernel = Kernel::embed_rows;
+  LaunchShape shape;
+  std::vector<std::byte> arguments;
+};
+
+class HostRuntime final : public DeviceRuntime {
+ public:
+  explicit HostRuntime(const HostRuntimeOptions& options)
+      : options_(options), executor_({.seed = options.seed}) {}
+
+  std::string description() const override {
+    return "the host executor (seed " + std::to_string(options_.seed) + ")";
+  }
+
+  Result<MemoryState> memory() override {
+    return MemoryState{.free = options_.memory - taken_, .total = options_.memory};
+  }
+
+  Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) override {
+    if (taken_ + bytes > options_.memory) {
+      return Error{Code::does_not_fit, "the host executor is out of memory: " + purpose +
+                                           " needs " + format_bytes(bytes) + " and " +
+                                           format_bytes(options_.memory - taken_) + " of " +
+                                           format_bytes(options_.memory) + " are free"};
+    }
+    const std::span<std::byte> memory = TRY(take(bytes, purpose));
+    taken_ += bytes;
+    return memory;
+  }
+
+  Result<std::span<std::byte>> allocate_host(Bytes bytes, const std::string& purpose) override {
+    return take(bytes, purpose);
+  }
+
+  void copy_in(void* device, const void* host, std::size_t bytes) override {
+    queue_.emplace_back(Copy{device, host, bytes});
+  }
+  void copy_out(void* host, const void* device, std::size_t bytes) override {
+    queue_.emplace_back(Copy{host, device, bytes});
+  }
+
+  void launch_bytes(Kernel kernel, const LaunchShape& shape,
+                    std::span<const std::byte> arguments) override {
+    CHECK(arguments.size() == kArgumentBytes[static_cast<std::size_t>(kernel)]);
+    CHECK(shape.shared_bytes <= kSharedBytesMax);
+    queue_.emplace_back(QueuedLaunch{kernel, shape, {arguments.begin(), arguments.end()}});
+  }
+
+  Status synchronize() override {
+    for (const auto& item : queue_) {
+      if (failure_) break;
+      if (const Status ran = run(item); !ran) failure_ = ran.error();
+    }
+    queue_.clear();
+    if (failure_) return *failure_;
+    return {};
+  }
+
+ private:
+  using Item = std::variant<Copy, QueuedLaunch>;
+
+  Result<std::span<std::byte>> take(Bytes bytes, const std::string& purpose) {
+    CHECK(bytes >= 0);
+    if (bytes == 0) return std::span<std::byte>();
+    const auto size = static_cast<std::size_t>(bytes);
+    void* map = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) {
+      return Error{Code::does_not_fit,
+                   "map " + format_bytes(bytes) + " for " + purpose + ": " + std::strerror(errno)};
+    }
+    Memory memory(static_cast<std::byte*>(map), Unmap{size});
+    memory_.push_back(std::move(memory));
+    return std::span(memory_.back().get(), size);
+  }
+
+  Status run(const Item& item) {
+    if (const auto* copy = std::get_if<Copy>(&item)) {
+      std::memcpy(copy->to, copy->from, copy->bytes);
+      return {};
+    }
+    const auto& launch = std::get<QueuedLaunch>(item);
+    return executor_.run(host_grid(launch.kernel, launch.shape, launch.arguments.data()));
+  }
+
+  HostRuntimeOptions options_;
+  host_cuda::Executor executor_;
+  std::vector<Memory> memory_;
+  Bytes taken_ = 0;
+  std::vector<Item> queue_;
+  std::optional<Error> failure_;
+};
+
+}  // namespace
+
+host_cuda::Grid host_grid(Kernel kernel, const LaunchShape& shape, const void* arguments) {
+  return {.kernel = kernel_name(kernel),
+          .entry = kEntries[static_cast<std::size_t>(kernel)],
+          .arguments = arguments,
+          .grid = {shape.grid.x, shape.grid.y, shape.grid.z},
+          .block = {shape.block.x, shape.block.y, shape.block.z},
+          .shared_bytes = shape.shared_bytes};
+}
+
+std::unique_ptr<DeviceRuntime> make_host_runtime(const HostRuntimeOptions& options) {
+  return std::make_unique<HostRuntime>(options);
+}
+
+}  // namespace plimsoll::cuda

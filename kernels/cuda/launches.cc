@@ -1,0 +1,100 @@
+#include "kernels/cuda/launches.h"
+
+#include <algorithm>
+
+#include "shared/base/check.h"
+#include "shared/base/units.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr unsigned kLinearThreads = 256;
+constexpr std::int64_t kFewTokensMax = 16;
+constexpr std::int64_t kMmaTokens = 8;
+constexpr std::int64_t kManyTokens = 32;
+constexpr std::int64_t kGroupsOfMany = 8;
+constexpr std::int64_t kFloatRows = 8;
+constexpr std::int64_t kFloatTokens = 4;
+constexpr unsigned kAttentionThreads = 128;
+constexpr std::int64_t kAttentionWarps = 4;
+constexpr std::int64_t kHalfWarps = 16;
+
+unsigned grid_size(std::int64_t count) { return static_cast<unsigned>(count); }
+
+Kernel float_kernel(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::f16:
+      return Kernel::linear_f16;
+    case WeightFormat::bf16:
+      return Kernel::linear_bf16;
+    default:
+      CHECK(format == WeightFormat::f32);
+      return Kernel::linear_f32;
+  }
+}
+
+// Kernels of one stem stand in the list in the order of WeightFormat.
+Kernel of_format(Kernel q4_0, WeightFormat format) {
+  const int offset = static_cast<int>(format) - static_cast<int>(WeightFormat::q4_0);
+  CHECK(offset >= 0);
+  return static_cast<Kernel>(static_cast<int>(q4_0) + offset);
+}
+
+}  // namespace
+
+ChosenKernel choose_linear(WeightFormat format, const LinearArguments& call) {
+  const std::int64_t rows = call.row_end - call.row_begin;
+  const bool is_float =
+      format == WeightFormat::f32 || format == WeightFormat::f16 || format == WeightFormat::bf16;
+  ChosenKernel chosen;
+  chosen.shape.block.x = kLinearThreads;
+  if (is_float) {
+    chosen.kernel = float_kernel(format);
+    chosen.shape.grid = {grid_size(ceil_div(rows, kFloatRows)),
+                         grid_size(ceil_div(call.tokens, kFloatTokens))};
+    return chosen;
+  }
+  const std::int64_t groups = ceil_div(call.row_end, kGroupRows) - call.row_begin / kGroupRows;
+  if (call.tokens == 1) {
+    chosen.kernel = of_format(Kernel::linear_one_q4_0, format);
+    chosen.shape.grid = {grid_size(groups)};
+  } else if (call.tokens <= kFewTokensMax) {
+    chosen.kernel = of_format(Kernel::linear_few_q4_0, format);
+    chosen.shape.grid = {grid_size(groups), grid_size(ceil_div(call.tokens, kMmaTokens))};
+  } else {
+    chosen.kernel = of_format(Kernel::linear_many_q4_0, format);
+    chosen.shape.grid = {grid_size(ceil_div(groups, kGroupsOfMany)),
+                         grid_size(ceil_div(call.tokens, kManyTokens))};
+  }
+  return chosen;
+}
+
+std::int32_t default_segment_cols(WeightFormat format, std::int64_t cols) {
+  const bool is_float =
+      format == WeightFormat::f32 || format == WeightFormat::f16 || format == WeightFormat::bf16;
+  if (is_float) return static_cast<std::int32_t>(cols);
+  const std::int64_t subs = ceil_div(ceil_div(cols, kSubBlockCols), kHalfWarps);
+  return static_cast<std::int32_t>(subs * kSubBlockCols);
+}
+
+ChosenKernel choose_attention(const AttentionSize& size) {
+  const std::int64_t head_tiles = ceil_div(size.heads / size.kv_heads, kTileRows);
+  // Of attention.cu's Shared.
+  const std::int64_t floats = size.head_dim * kTileRows * (2 + kAttentionWarps) +
+                              kAttentionWarps * kTileRows * (32 + 2) + 4 * kTileRows;
+  ChosenKernel chosen;
+  chosen.kernel = size.head_dim <= 64    ? Kernel::attention_64
+                  : size.head_dim <= 128 ? Kernel::attention_128
+                                         : Kernel::attention_256;
+  chosen.shape = {.grid = {grid_size(size.tiles), grid_size(size.kv_heads * head_tiles),
+                           grid_size(size.splits)},
+                  .block = {kAttentionThreads},
+                  .shared_bytes = static_cast<unsigned>(floats * 4)};
+  return chosen;
+}
+
+bool splits_attention(std::int64_t tokens, std::int64_t splits_max) {
+  return splits_max > 1 && tokens * splits_max <= kPartialsMax;
+}
+
+}  // namespace plimsoll::cuda

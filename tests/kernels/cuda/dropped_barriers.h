@@ -1,0 +1,82 @@
+// DroppedBarriers: runs a kernel with one of its barriers left out, each in turn, and expects that
+// it shows. A test compiles the kernel's source with __syncthreads() (or __syncwarp()) defined as
+// barrier(): see rms_norm_test.cc.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/host/device_calls.h"
+#include "kernels/cuda/host/executor.h"
+
+namespace plimsoll::testing_kernels {
+
+struct Barriers {
+  int dropped_line = 0;
+  std::set<int> lines;  // that were come to
+};
+
+inline Barriers& barriers() {
+  thread_local Barriers state;
+  return state;
+}
+
+inline void barrier(const char* file, int line) {
+  if (line == barriers().dropped_line) return;
+  if (barriers().dropped_line == 0) barriers().lines.insert(line);
+  host_cuda::block_barrier({file, line, "__syncthreads"});
+}
+
+inline void warp_barrier(const char* file, int line) {
+  if (line == barriers().dropped_line) return;
+  if (barriers().dropped_line == 0) barriers().lines.insert(line);
+  host_cuda::warp_operation(0xffffffffU, nullptr, {.orders_memory = true},
+                            {file, line, "__syncwarp"});
+}
+
+struct ExpectedBarriers {
+  std::size_t count = 0;  // that the test comes to
+  // Of them, those beside a shuffle, where lanes meet anyway: what they order (memory) shows under
+  // ThreadSanitizer alone.
+  std::size_t beside_shuffles = 0;
+};
+
+// `run` launches the kernel and says whether its values are right. With all barriers it must be
+// under every order; without one of them it must be wrong, or fail, under most.
+inline void expect_every_barrier_is_needed(
+    const char* source, const ExpectedBarriers& expected,
+    const std::function<Result<bool>(host_cuda::Executor&)>& run) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer reports the race before values are compared";
+#endif
+  constexpr std::uint64_t kFirst = 2, kOrders = 8;
+  const auto wrong_orders = [&] {
+    std::uint64_t wrong = 0;
+    for (std::uint64_t seed = kFirst; seed < kFirst + kOrders; ++seed) {
+      host_cuda::Executor executor({.seed = seed});
+      const Result<bool> right = run(executor);
+      if (!right || !*right) ++wrong;
+    }
+    return wrong;
+  };
+  barriers() = {};
+  EXPECT_EQ(wrong_orders(), 0U) << source << " with all its barriers";
+  const std::set<int> lines = barriers().lines;
+  EXPECT_EQ(lines.size(), expected.count) << "barriers of " << source << " that the test comes to";
+  std::string hidden;
+  std::size_t hidden_count = 0;
+  for (const int line : lines) {
+    barriers() = {.dropped_line = line, .lines = {}};
+    if (wrong_orders() >= kOrders / 2) continue;
+    hidden += " " + std::to_string(line);
+    ++hidden_count;
+  }
+  EXPECT_EQ(hidden_count, expected.beside_shuffles)
+      << source << ": leaving out these barriers does not show:" << hidden;
+  barriers() = {};
+}
+
+}  // namespace plimsoll::testing_kernels
