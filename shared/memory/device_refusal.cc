@@ -143,7 +143,10 @@ class Refusal {
     sum(rank, least_);
   }
 
-  std::string budget_source(std::size_t index) const { return problem_.budget_sources[index]; }
+  const DeviceBudget& budget_of(std::size_t index) const {
+    return problem_.device_budgets[static_cast<std::size_t>(in_.ranks[index].index)];
+  }
+  std::string budget_source(std::size_t index) const { return budget_of(index).source; }
 
   bool can_start() const {
     if (in_.rule != KvRule::utilization) return true;
@@ -231,7 +234,7 @@ class Refusal {
     lines_.push_back("Figures:");
     lines_.push_back(fmt::format("  free before weights = {} ({}: {})",
                                  format_bytes(in_.free_before_weights),
-                                 trust_name(problem_.free_trust), budget_source(0)));
+                                 trust_name(budget_of(0).trust), budget_source(0)));
     for (const PlanRow& row : ledger_rows(in_, rank, least_.step)) {
       if (term_phase(row.term) != Phase::load) continue;
       lines_.push_back(fmt::format("  {} = {} ({}: {})", term_name(row.term),

@@ -92,54 +92,38 @@ std::vector<std::string> notes_of(const PlanProblem& problem, const Fit& fit) {
   return notes;
 }
 
-RankPlan make_rank(const PlanProblem& problem, const Fit& fit, std::size_t index) {
+// What a rank has of its own, whatever its rows are.
+void place_rank(const PlanProblem& problem, std::size_t index, RankPlan& rank) {
   const std::size_t tp = problem.shards.ranks.size();
-  const std::size_t own = problem.case_of[index];
-  const RankShape& shape = problem.fit.ranks[own];
   const RankPlacement& place = problem.places[index];
-  RankPlan rank;
   rank.replica = static_cast<std::int64_t>(index / tp);
   rank.rank = static_cast<std::int64_t>(index % tp);
   rank.shard = problem.shards.ranks[index % tp];
   rank.cpus = place.cpus;
   rank.threads = place.threads;
   rank.numa_node = place.numa_node;
-  rank.budget = shape.budget;
-  if (problem.fit.on_devices) {
-    const Device& device = problem.devices[index];
-    rank.device = static_cast<std::int64_t>(index);
-    rank.device_name = device.name;
-    rank.device_total = device.memory_total;
-    rank.held_by_others = std::max<Bytes>(0, device.memory_total - rank.budget);
-    rank.free_before_weights = problem.free_before_weights[own];
-  }
-  rank.rows = ledger_rows(problem.fit, shape, fit.step);
-  rank.rows.push_back(kv_row(problem.fit, shape, fit.kv_blocks, problem.kv_type));
-  return rank;
+  rank.budget = problem.fit.ranks[problem.case_of[index]].budget;
+  if (!problem.fit.on_devices) return;
+  const Device& device = problem.devices[index];
+  rank.budget = problem.device_budgets[index].limit;
+  rank.device = static_cast<std::int64_t>(index);
+  rank.device_name = device.name;
+  rank.device_total = device.memory_total;
+  rank.held_by_others = std::max<Bytes>(0, device.memory_total - rank.budget);
+  rank.free_before_weights = problem.device_budgets[index].free_before_weights;
 }
 
-// Rows of ranks that differ in nothing are made once.
+// Rows of ranks that differ in nothing that terms depend on are made once.
 void add_ranks(const PlanProblem& problem, const Fit& fit, MemoryPlan& plan) {
-  std::vector<std::optional<std::size_t>> first_of(problem.fit.ranks.size());
-  const std::size_t tp = problem.shards.ranks.size();
+  std::vector<std::vector<PlanRow>> rows_of;
+  for (const RankShape& shape : problem.fit.ranks) {
+    rows_of.push_back(ledger_rows(problem.fit, shape, fit.step));
+    rows_of.back().push_back(kv_row(problem.fit, shape, fit.kv_blocks, problem.kv_type));
+  }
   for (std::size_t i = 0; i < problem.places.size(); ++i) {
-    std::optional<std::size_t>& first = first_of[problem.case_of[i]];
-    if (!first) {
-      first = i;
-      plan.ranks.push_back(make_rank(problem, fit, i));
-      continue;
-    }
-    RankPlan rank = plan.ranks[*first];
-    rank.replica = static_cast<std::int64_t>(i / tp);
-    rank.rank = static_cast<std::int64_t>(i % tp);
-    rank.shard = problem.shards.ranks[i % tp];
-    rank.cpus = problem.places[i].cpus;
-    rank.threads = problem.places[i].threads;
-    rank.numa_node = problem.places[i].numa_node;
-    if (problem.fit.on_devices) {
-      rank.device = static_cast<std::int64_t>(i);
-      rank.device_name = problem.devices[i].name;
-    }
+    RankPlan rank;
+    place_rank(problem, i, rank);
+    rank.rows = rows_of[problem.case_of[i]];
     plan.ranks.push_back(std::move(rank));
   }
 }
@@ -244,7 +228,7 @@ Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
   add_ranks(problem, fit, plan);
   for (const RankPlan& rank : plan.ranks) plan.budget_total += rank.budget;
   plan.budget_source =
-      problem.fit.on_devices ? problem.budget_sources.front() : problem.budget.source;
+      problem.fit.on_devices ? problem.device_budgets.front().source : problem.budget.source;
   if (problem.fit.rule != KvRule::demand) plan.auto_choice = find_auto_choice(problem.fit);
   if (fit.fits) {
     plan.decisions.notes = notes_of(problem, fit);

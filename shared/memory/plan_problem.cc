@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "shared/memory/device_budget.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/model/weight_share.h"
 #include "shared/options/assumption.h"
@@ -150,9 +149,9 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
 
 // --- ranks on devices ------------------------------------------------------------------------
 
+// In all that terms depend on. Of devices that differ in what is free the tightest decides.
 bool same_device(const Device& a, const Device& b) {
-  return a.memory_total == b.memory_total && a.memory_free == b.memory_free &&
-         a.free_before_weights == b.free_before_weights && a.compute_major == b.compute_major &&
+  return a.memory_total == b.memory_total && a.compute_major == b.compute_major &&
          a.compute_minor == b.compute_minor && a.multiprocessors == b.multiprocessors &&
          a.bar1 == b.bar1 && a.context == b.context && a.is_unified == b.is_unified;
 }
@@ -218,14 +217,23 @@ void group_ranks(const std::vector<RankShape>& shapes, std::int64_t ranks, PlanP
 void set_budgets(const Options& options, const Assumed& assumed, PlanProblem& problem) {
   FitInputs& fit = problem.fit;
   fit.free_before_weights = std::numeric_limits<Bytes>::max();
+  std::vector<Bytes> start_of;
   for (RankShape& rank : fit.ranks) {
-    const Bytes start = start_bytes(ledger_bytes(fit, rank, step_shape(fit, 1, 1)));
-    const DeviceBudget budget = decide_device_budget(*rank.device, start, assumed.free, options);
-    rank.budget = budget.limit;
+    start_of.push_back(start_bytes(ledger_bytes(fit, rank, step_shape(fit, 1, 1))));
+    rank.budget = std::numeric_limits<Bytes>::max();
+  }
+  for (std::size_t i = 0; i < problem.case_of.size(); ++i) {
+    const Device& device = problem.devices[i];
+    RankShape& rank = fit.ranks[problem.case_of[i]];
+    DeviceBudget budget =
+        decide_device_budget(device, start_of[problem.case_of[i]], assumed.free, options);
     fit.free_before_weights = std::min(fit.free_before_weights, budget.free_before_weights);
-    problem.free_before_weights.push_back(budget.free_before_weights);
-    problem.budget_sources.push_back(budget.source);
-    problem.free_trust = budget.trust;
+    if (budget.limit < rank.budget) {
+      rank.budget = budget.limit;
+      rank.index = static_cast<std::int64_t>(i);
+      rank.device = &device;
+    }
+    problem.device_budgets.push_back(std::move(budget));
   }
   fit.free_at_start = fit.free_before_weights;
 }

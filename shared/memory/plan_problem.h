@@ -6,6 +6,7 @@
 
 #include "shared/base/result.h"
 #include "shared/machine/machine.h"
+#include "shared/memory/device_budget.h"
 #include "shared/memory/memory_budget.h"
 #include "shared/memory/memory_fit.h"
 #include "shared/memory/rank_placement.h"
@@ -25,10 +26,7 @@ struct PlanProblem {
   std::vector<std::size_t> case_of;  // of each rank, in fit.ranks
   KvType kv_type = KvType::f16;
   double kv_copies = 1;
-  // Of ranks on devices, by case.
-  std::vector<Bytes> free_before_weights;
-  std::vector<std::string> budget_sources;
-  Trust free_trust = Trust::computed;
+  std::vector<DeviceBudget> device_budgets;  // of each rank on a device; its case has the tightest
 };
 
 // REQUIRES: machine, model and draft outlive the result. Errors: Code::invalid: options that

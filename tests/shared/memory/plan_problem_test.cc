@@ -37,14 +37,27 @@ TEST(PlanProblem, EqualRanksOnEqualDevicesAreOneCase) {
   EXPECT_EQ(problem->case_of.size(), 16U);
 }
 
-TEST(PlanProblem, UnevenDevicesAreCasesOfTheirOwnAndTheLeastFreeIsTheBase) {
+TEST(PlanProblem, OfDevicesThatDifferInWhatIsFreeTheTightestDecides) {
+  const ModelSpec model = *golden_model("llama-8b");
+  Machine machine = gpus(std::vector<Bytes>(4, 24 * kGiB));
+  machine.devices[2].memory_free = 16 * kGiB;
+  const OptionSet options = test_options({"--tp=4"});
+  const Result<PlanProblem> problem = make_problem(machine, model, options.values, nullptr);
+  ASSERT_TRUE(problem);
+  ASSERT_EQ(problem->fit.ranks.size(), 1U);
+  EXPECT_EQ(problem->fit.ranks[0].index, 2);
+  EXPECT_EQ(problem->fit.ranks[0].budget, 16 * kGiB);
+  EXPECT_EQ(problem->device_budgets[3].limit, 24 * kGiB);
+  EXPECT_LT(problem->fit.free_before_weights, 16 * kGiB);
+}
+
+TEST(PlanProblem, DevicesOfOtherKindsAreCasesOfTheirOwn) {
   const ModelSpec model = *golden_model("llama-8b");
   const Machine machine = gpus({16 * kGiB, 24 * kGiB, 16 * kGiB, 24 * kGiB});
   const OptionSet options = test_options({"--tp=4"});
   const Result<PlanProblem> problem = make_problem(machine, model, options.values, nullptr);
   ASSERT_TRUE(problem);
   EXPECT_EQ(problem->case_of, (std::vector<std::size_t>{0, 1, 0, 1}));
-  EXPECT_LT(problem->fit.free_before_weights, 16 * kGiB);
 }
 
 TEST(PlanProblem, ADraftModelAddsWeightsAndKv) {
