@@ -19,6 +19,12 @@ constexpr Duration kPingInterval = seconds(1);
 // A rate over less would jump with every step.
 constexpr Duration kRateWindow = milliseconds(900);
 
+// What it can't say of its memory is not compared.
+void take_measured(Worker& worker, const Json& json) {
+  Result<Measured> measured = measured_from_json(json);
+  if (measured) worker.measured = std::move(*measured);
+}
+
 }  // namespace
 
 const char* cohort_state_name(CohortState state) {
@@ -69,6 +75,7 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   ++starts_;
   state_ = CohortState::loading;
   was_killed_ = false;
+  kv_blocks_ = 0;
   figures_ = {};
   marks_.clear();
   endpoint_ = plimsoll::request_endpoint(setup_.runtime, setup_.replica, incarnation_);
@@ -119,15 +126,27 @@ void Cohort::hello(const std::string& peer, const Hello& hello, TimePoint now, A
   out.emplace_back(Send{peer, std::move(load)});
 }
 
-void Cohort::loaded(Worker& worker, const Loaded& loaded, Actions& out) {
+void Cohort::loaded(Worker& worker, const Loaded& loaded) {
   worker.is_loaded = true;
-  worker.measured = loaded.measured;
+  take_measured(worker, loaded.measured);
   if (worker.bytes_total > 0) worker.bytes_done = worker.bytes_total;
-  const bool is_last =
-      std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.is_loaded; });
-  if (!is_last || state_ != CohortState::loading) return;
+}
+
+bool Cohort::awaits_commit() const {
+  return state_ == CohortState::loading &&
+         std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.is_loaded; });
+}
+
+void Cohort::commit(Blocks kv_blocks, TimePoint now, Actions& out) {
+  CHECK(awaits_commit());
   state_ = CohortState::warming;
-  send_all(Commit{setup_.plan->kv_blocks}, out);
+  kv_blocks_ = kv_blocks;
+  for (Worker& worker : workers_) worker.last_sign = now;
+  send_all(Commit{kv_blocks}, out);
+}
+
+void Cohort::refuse(const Error& error, TimePoint now, Actions& out) {
+  condemn(0, error, now, out);
 }
 
 void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Actions& out) {
@@ -152,18 +171,17 @@ void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Acti
   } else if (const auto* loaded_message = std::get_if<Loaded>(&message)) {
     worker.last_sign = now;
     worker.state = WorkerState::loading;
-    loaded(worker, *loaded_message, out);
-    if (state_ == CohortState::warming) {
-      for (Worker& each : workers_) each.last_sign = now;
-    }
+    loaded(worker, *loaded_message);
   } else if (const auto* ready = std::get_if<Ready>(&message)) {
     if (state_ != CohortState::warming) return;
     worker.last_sign = now;
     worker.state = WorkerState::ready;
     if (!ready->device.empty()) worker.device = ready->device;
+    if (!ready->measured.is_null()) take_measured(worker, ready->measured);
     settle(now, out);
   } else if (const auto* pong_message = std::get_if<Pong>(&message)) {
     worker.last_sign = now;
+    worker.kv_blocks_touched = pong_message->kv_blocks_touched;
     if (rank == 0) pong(*pong_message, now);
   }
 }
@@ -434,11 +452,13 @@ std::optional<TimePoint> Cohort::next_deadline() const {
   switch (state_) {
     case CohortState::loading:
     case CohortState::warming: {
-      TimePoint first = TimePoint::max();
+      std::optional<TimePoint> first;
       for (const Worker& worker : workers_) {
-        if (is_awaited(worker)) first = std::min(first, worker.last_sign);
+        if (is_awaited(worker))
+          first = std::min(first.value_or(worker.last_sign), worker.last_sign);
       }
-      return first + options().load_timeout;
+      if (!first) return std::nullopt;  // the other replicas are not there yet
+      return *first + options().load_timeout;
     }
     case CohortState::ready: {
       TimePoint first = figures_.step_at;

@@ -14,6 +14,7 @@
 #include "daemon/events.h"
 #include "daemon/restart_policy.h"
 #include "daemon/root_cause.h"
+#include "shared/memory/measured.h"
 
 namespace plimsoll {
 
@@ -40,7 +41,8 @@ struct Worker {
   std::string device;  // as it said itself
   std::int64_t bytes_done = 0;
   std::int64_t bytes_total = 0;
-  Json measured;  // bytes by term, after Loaded
+  std::optional<Measured> measured;  // after Loaded, and once more when it is ready
+  Blocks kv_blocks_touched = 0;
   bool is_loaded = false;
   bool is_dying = false;  // by itself; the kernel is not done with it
   TimePoint last_sign;    // of progress while loading, of life while ready
@@ -80,6 +82,12 @@ class Cohort {
   void note_marks(std::vector<RankMark> marks) { marks_ = std::move(marks); }
   void tick(TimePoint now, Actions& out);
 
+  // All ranks have loaded and wait to be told how much KV they have.
+  bool awaits_commit() const;
+  void commit(Blocks kv_blocks, TimePoint now, Actions& out);
+  // Or that they can't have what they need.
+  void refuse(const Error& error, TimePoint now, Actions& out);
+
   // Finish what runs, then leave; an error only if it never happens (the caller has the deadline).
   void drain(milliseconds deadline, TimePoint now, Actions& out);
   // Ends it for good: no restart.
@@ -95,6 +103,7 @@ class Cohort {
   std::int64_t restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
   bool has_processes() const;
   const std::vector<Worker>& workers() const { return workers_; }
+  Blocks kv_blocks() const { return kv_blocks_; }  // committed in this incarnation, else 0
   const LeaderFigures& figures() const { return figures_; }
   const std::string& endpoint() const { return endpoint_; }  // of the leader's requests
   const std::optional<RootCause>& last_cause() const { return last_cause_; }
@@ -108,7 +117,7 @@ class Cohort {
   void kill_all(int signal, Actions& out);
   void begin_dying(std::int64_t rank, const std::string& what, TimePoint now, Actions& out);
   void fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePoint now, Actions& out);
-  void loaded(Worker& worker, const Loaded& loaded, Actions& out);
+  void loaded(Worker& worker, const Loaded& loaded);
   void pong(const Pong& pong, TimePoint now);
   bool is_awaited(const Worker& worker) const;
   bool is_mute() const;
@@ -129,6 +138,7 @@ class Cohort {
   bool ended_by_fault_ = false;
   std::int64_t starts_ = 0;
   std::string endpoint_;
+  Blocks kv_blocks_ = 0;
   bool is_ended_ = false;
   std::int64_t ping_sequence_ = 0;
   TimePoint ping_at_;  // when the next one is due

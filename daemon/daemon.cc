@@ -255,7 +255,7 @@ void Daemon::handle(Event event) {
 // ---- actions ----
 
 void Daemon::act(MakePlan&& action) {
-  events_.push_back(Planned{make_launch_plan(action.options, children_.pids())});
+  events_.push_back(plan_launch(action.options, children_.pids()));
 }
 
 void Daemon::act(BindListener&& action) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "daemon/events.h"
 #include "daemon/router_child.h"
 #include "daemon/strangers.h"
+#include "shared/memory/reconcile.h"
 
 namespace plimsoll {
 
@@ -67,6 +69,8 @@ class Deployment {
   const std::vector<Cohort>& cohorts() const { return cohorts_; }
   const RouterChild& router() const { return router_; }
   const std::optional<LastFault>& last_fault() const { return last_fault_; }
+  // Terms that are not what was planned, beyond their tolerance; of the last ranks that loaded.
+  const std::vector<Drift>& drifts() const { return drifts_; }
   std::optional<TimePoint> next_deadline() const;
 
  private:
@@ -77,6 +81,9 @@ class Deployment {
   void settle(TimePoint now, Actions& out);
   void settle_stop(TimePoint now, Actions& out);
   bool check_failed(TimePoint now, Actions& out);
+  bool commit_loaded(TimePoint now, Actions& out);
+  void compare_ready(Actions& out);
+  void report(std::vector<Drift> drifts, Actions& out);
   void restart_due(TimePoint now, Actions& out);
   void probe(TimePoint now, Actions& out);
   void probe_result(const ProbeResult& result, TimePoint now, Actions& out);
@@ -108,6 +115,10 @@ class Deployment {
   std::string published_;
   std::string published_to_;
   std::optional<LastFault> last_fault_;
+  std::optional<Blocks> kv_blocks_;  // of each rank, once the first launch has committed
+  std::vector<Drift> drifts_;
+  std::set<std::string> drifts_said_;
+  std::map<std::int64_t, std::int64_t> compared_;  // by replica: the incarnation that was ready
 };
 
 }  // namespace plimsoll

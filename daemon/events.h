@@ -6,6 +6,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -40,9 +41,16 @@ struct Ending {
 // ---- events ----
 
 struct Begin {};  // once, first
+// Why a plan does not fit that would if other processes gave their memory back.
+struct HeldMemory {
+  Bytes available = 0;               // now, over all that ranks run on
+  std::vector<std::string> holders;  // a line each
+};
 // The answer to MakePlan. A plan that does not fit has a refusal.
 struct Planned {
   Result<LaunchPlan> plan;
+  OptionSet options = {};  // that it is of
+  std::optional<HeldMemory> held = {};
 };
 // The answer to BindListener.
 struct ListenerBound {

@@ -10,6 +10,7 @@
 #include "shared/base/units.h"
 #include "shared/control/messages.h"
 #include "shared/generation/launch_diff.h"
+#include "shared/memory/memory_plan.h"
 #include "shared/options/option_parse.h"
 
 namespace plimsoll {
@@ -18,6 +19,7 @@ struct LaunchPlan {
   OptionSet options;
   Json options_json;  // option_set_to_json
   Json plan_json;     // memory_plan_to_json
+  MemoryPlan memory;
   std::int64_t tp = 1;
   std::int64_t dp = 1;
   Blocks kv_blocks = 0;

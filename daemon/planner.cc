@@ -5,36 +5,89 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include "daemon/neighbours.h"
 #include "shared/base/file.h"
 #include "shared/base/text.h"
 #include "shared/generation/fingerprint.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/model_input.h"
+#include "shared/memory/simulation.h"
+#include "shared/options/device_choice.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::size_t kRollupBytesMax = 64 * 1024;
+constexpr Bytes kMuch = 16;  // a process that holds this part of the machine's memory is named
 
 // What can be planned is more than what this build can run.
 Status check_devices(const Machine& machine, const Options& options) {
-  if (std::ranges::any_of(machine.devices, &Device::is_simulated)) {
-    return invalid(
-        "devices: simulated devices can be planned for (`plimsoll plan`), not started: this build "
-        "has no backend for them");
-  }
+  const bool is_simulated =
+      !machine.devices.empty() && std::ranges::all_of(machine.devices, &Device::is_simulated);
+  if (is_simulated) return {};
   if (!machine.devices.empty()) {
     return invalid(
         "devices: GPUs need the CUDA backend, which this build does not have; `plimsoll plan` "
-        "plans for them");
+        "plans for them, and --devices simulated rehearses the launch");
   }
   if (options.machine.empty()) return {};
-  return invalid(
-      fmt::format("machine: {} describes another machine, on which nothing can be started from "
-                  "here; `plimsoll plan` plans for it",
-                  options.machine));
+  return invalid(fmt::format(
+      "machine: {} describes another machine, on which nothing can be started from "
+      "here; `plimsoll plan` plans for it, and --devices simulated rehearses the launch",
+      options.machine));
+}
+
+// Each worker reads it for itself; a mistake is better said once.
+Status check_simulation(const Options& options) {
+  if (options.simulation.empty()) return {};
+  const DeviceChoice choice = TRY(parse_device_choice(options.devices));
+  if (choice.kind != DeviceKind::simulated) {
+    return invalid(
+        "simulation: only simulated devices have hidden costs; add --devices simulated:SIZE");
+  }
+  TRY(read_simulation(options.simulation));
+  return {};
+}
+
+// Whether it would fit if nobody else held any memory.
+bool fits_alone(Machine machine, const OptionSet& options) {
+  machine.memory_available = machine.memory_total;
+  machine.cgroup_used = 0;
+  for (Device& device : machine.devices) {
+    device.memory_free = device.memory_total;
+    device.free_before_weights.reset();
+  }
+  const Result<PlanModels> models = read_plan_models(options.values, machine);
+  if (!models) return false;
+  const Result<MemoryPlan> plan =
+      plan_memory(machine, models->model, options, models->draft_or_null());
+  return plan && !plan->refusal;
+}
+
+Bytes available_bytes(const Machine& machine) {
+  if (machine.devices.empty()) {
+    const Bytes left = machine.cgroup_limit - machine.cgroup_used;
+    return machine.cgroup_limit > 0 ? std::min(machine.memory_available, left)
+                                    : machine.memory_available;
+  }
+  Bytes sum = 0;
+  for (const Device& device : machine.devices) sum += device.memory_free;
+  return sum;
+}
+
+// Of the memory that ranks run on: everyone on a real device, whoever holds much of the machine.
+std::vector<std::string> holder_lines(const Machine& machine, std::span<const std::int64_t> own) {
+  std::vector<std::int64_t> ours(own.begin(), own.end());
+  ours.push_back(::getpid());
+  const std::vector<Neighbour> found = machine.devices.empty()
+                                           ? find_neighbours(ours, machine.memory_total / kMuch)
+                                           : device_neighbours(machine, ours);
+  std::vector<std::string> lines;
+  for (const Neighbour& neighbour : found) lines.push_back(neighbour_line(neighbour));
+  return lines;
 }
 
 }  // namespace
@@ -58,6 +111,7 @@ Bytes releasable_bytes(std::int64_t pid, const std::filesystem::path& root) {
 Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const std::int64_t> own) {
   Machine machine = TRY(find_machine(options.values));
   TRY(check_devices(machine, options.values));
+  TRY(check_simulation(options.values));
   for (const std::int64_t pid : own) {
     const Bytes bytes = releasable_bytes(pid);
     machine.memory_available = std::min(machine.memory_available + bytes, machine.memory_total);
@@ -77,6 +131,7 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   launch.options = options;
   launch.options_json = option_set_to_json(options);
   launch.plan_json = memory_plan_to_json(plan);
+  launch.memory = plan;
   launch.tp = plan.tp;
   launch.dp = plan.dp;
   launch.kv_blocks = plan.decisions.kv_blocks;
@@ -91,6 +146,26 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   }
   launch.notes = plan.decisions.notes;
   return launch;
+}
+
+Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own) {
+  Planned planned{.plan = make_launch_plan(options, own), .options = options};
+  if (!planned.plan) return planned;
+  const Result<Machine> machine = find_machine(options.values);
+  // Nobody else is on simulated devices.
+  if (!machine || std::ranges::any_of(machine->devices, &Device::is_simulated)) return planned;
+  std::vector<std::string> holders = holder_lines(*machine, own);
+  if (!planned.plan->refusal) {
+    for (std::string& line : holders) planned.plan->notes.push_back(std::move(line));
+    return planned;
+  }
+  if (!fits_alone(*machine, options)) return planned;  // nobody else is to blame
+  std::string& message = planned.plan->refusal->message;
+  message += fmt::format("\nOther processes hold the memory that it would fit in:{}",
+                         holders.empty() ? " none of them holds much" : "");
+  for (const std::string& line : holders) message += "\n  " + line;
+  planned.held = HeldMemory{available_bytes(*machine), std::move(holders)};
+  return planned;
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 
+#include "daemon/events.h"
 #include "daemon/launch_plan.h"
 #include "shared/base/result.h"
 
@@ -13,6 +14,10 @@ namespace plimsoll {
 // `own` are the processes that a new deployment would replace: what they hold counts as free.
 // Errors: of the options or the model file. A plan that does not fit has its refusal.
 Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const std::int64_t> own);
+
+// The same as an event. It names who holds much of the memory before anything is planned on top of
+// them: as notes of the plan, or in its refusal where it would fit without them.
+Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own);
 
 // Memory that goes back to the machine when a process ends: anonymous and shared pages, as its
 // share. Zero where that cannot be read. `root` stands before /proc, for tests.

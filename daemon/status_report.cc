@@ -1,5 +1,7 @@
 #include "daemon/status_report.h"
 
+#include "daemon/memory_status.h"
+
 namespace plimsoll {
 namespace {
 
@@ -16,7 +18,9 @@ Json rank_json(const Worker& worker, std::int64_t rank, Bytes planned, std::int6
                             {"progress", std::move(progress)},
                             {"memory_bytes", planned},
                             {"restarts", restarts}});
-  if (!worker.measured.is_null()) json.set("measured", worker.measured);
+  if (worker.measured) {
+    json.set("measured", *measured_to_json(*worker.measured).find("terms"));
+  }
   return json;
 }
 
@@ -25,11 +29,18 @@ Json replica_json(const Cohort& cohort, const LaunchPlan& plan, TimePoint now) {
   for (std::size_t rank = 0; rank < cohort.workers().size(); ++rank) {
     const auto index = static_cast<std::size_t>(cohort.replica() * plan.tp) + rank;
     const Bytes planned = index < plan.rank_bytes.size() ? plan.rank_bytes[index] : 0;
-    ranks.push(rank_json(cohort.workers()[rank], static_cast<std::int64_t>(rank), planned,
-                         cohort.restarts()));
+    Json json = rank_json(cohort.workers()[rank], static_cast<std::int64_t>(rank), planned,
+                          cohort.restarts());
+    if (index < plan.memory.ranks.size()) {
+      json.set("memory", rank_memory_json({.plan = plan.memory,
+                                           .rank = plan.memory.ranks[index],
+                                           .worker = cohort.workers()[rank],
+                                           .kv_blocks = cohort.kv_blocks()}));
+    }
+    ranks.push(std::move(json));
   }
   const LeaderFigures& figures = cohort.figures();
-  const std::int64_t blocks = cohort.state() == CohortState::ready ? plan.kv_blocks : 0;
+  const std::int64_t blocks = cohort.state() == CohortState::ready ? cohort.kv_blocks() : 0;
   Json json = Json::object(
       {{"replica", cohort.replica()},
        {"state", cohort_state_name(cohort.state())},
@@ -80,7 +91,7 @@ void add_totals(Json& json, const Deployment& deployment) {
     waiting += figures.last.waiting;
     used += figures.last.kv_blocks_used;
     tokens_per_second += figures.tokens_per_second;
-    if (cohort.state() == CohortState::ready) blocks += deployment.plan().kv_blocks;
+    if (cohort.state() == CohortState::ready) blocks += cohort.kv_blocks();
   }
   json.set("running", running);
   json.set("queue", waiting);
@@ -121,6 +132,7 @@ Json status_json(const Supervisor& supervisor, TimePoint now) {
     Json notes = Json::array();
     for (const std::string& note : plan.notes) notes.push(note);
     json.set("plan", Json::object({{"tp", plan.tp}, {"dp", plan.dp}, {"notes", notes}}));
+    json.set("drift", drifts_json(deployment->drifts()));
   }
   json.set("replicas", std::move(replicas));
   json.set("last_fault", last_fault_json(supervisor.last_fault(), now));

@@ -1,5 +1,6 @@
 #include "daemon/supervisor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -83,8 +84,8 @@ const char* Supervisor::operation_name() const {
 
 std::optional<TimePoint> Supervisor::next_deadline() const {
   std::optional<TimePoint> next = deployment_ ? deployment_->next_deadline() : std::nullopt;
-  if (operation_.commit_at && (!next || *operation_.commit_at < *next)) {
-    next = operation_.commit_at;
+  for (const std::optional<TimePoint>& own : {operation_.commit_at, operation_.plan_again_at}) {
+    if (own) next = std::min(next.value_or(*own), *own);
   }
   return next;
 }
@@ -113,6 +114,7 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   if (operation_.kind == OperationKind::none || is_exiting_) return;
   const bool is_refused = event.plan && event.plan->refusal;
   if (!event.plan || is_refused) {
+    if (waits_for_memory(event, now)) return;
     const Error error = is_refused ? *event.plan->refusal : event.plan.error();
     if (!operation_.is_dry_run) record_refusal(error, is_refused ? &*event.plan : nullptr, now);
     // What runs keeps running.
@@ -129,6 +131,21 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   } else {
     launch(now);
   }
+}
+
+// Memory that is being given back is worth waiting for; who holds it is said at once.
+bool Supervisor::waits_for_memory(const Planned& event, TimePoint now) {
+  if (!event.held || operation_.is_dry_run) return false;
+  const bool is_first = !operation_.memory_wait.has_begun();
+  operation_.plan_again_at = operation_.memory_wait.next_look(event.held->available, now);
+  if (!operation_.plan_again_at) return false;
+  operation_.planned_options = event.options;
+  if (!is_first) return true;
+  log(LogLevel::warning, fmt::format("the plan does not fit in the {} that are available; waiting "
+                                     "for other processes to give memory back",
+                                     format_bytes(event.held->available)));
+  for (const std::string& holder : event.held->holders) log(LogLevel::warning, holder);
+  return true;
 }
 
 Supervisor::Operation& Supervisor::begin_operation(OperationKind kind, TimePoint now) {
@@ -237,6 +254,10 @@ void Supervisor::on(const ChildDying& event, TimePoint now) {
 }
 
 void Supervisor::on(const Tick& event, TimePoint now) {
+  if (operation_.plan_again_at && now >= *operation_.plan_again_at) {
+    operation_.plan_again_at.reset();
+    out_.emplace_back(MakePlan{operation_.planned_options});
+  }
   if (!deployment_) return;
   deployment_->note_marks(event.replicas);
   deployment_->tick(now, out_);
@@ -289,6 +310,14 @@ void Supervisor::deployment_gone(TimePoint now) {
     case OperationKind::restart:
     case OperationKind::reconfigure:
     case OperationKind::start:
+      if (!operation_.plan) {
+        // What ran has failed while its successor waits for memory, which has nothing to go back
+        // to any more.
+        log(LogLevel::error, "failed: " + failure_->message);
+        end_record(Outcome::failed, failure_->message, now);
+        operation_.previous.reset();
+        return;
+      }
       if (operation_.verdict) return target_failed(*std::exchange(operation_.verdict, {}), now);
       if (failure_ && operation_.is_launched) return target_failed(*failure_, now);
       return launch(now);

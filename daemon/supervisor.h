@@ -13,6 +13,7 @@
 
 #include "daemon/deployment.h"
 #include "daemon/events.h"
+#include "daemon/memory_wait.h"
 #include "daemon/reconfigure.h"
 #include "daemon/strangers.h"
 #include "shared/options/option_diff.h"
@@ -82,6 +83,10 @@ class Supervisor {
     bool ends_daemon = false;
     int exit_code = 0;
     TimePoint since;
+    // While the target would fit if others gave their memory back.
+    MemoryWait memory_wait;
+    std::optional<TimePoint> plan_again_at;
+    OptionSet planned_options;
     std::optional<TimePoint> signalled_at;  // by the signal that began or joined a stop
   };
 
@@ -123,6 +128,7 @@ class Supervisor {
   void uncommit();
   OptionSet first_options();
 
+  bool waits_for_memory(const Planned& event, TimePoint now);
   bool is_running() const { return deployment_ != nullptr; }
   Operation& begin_operation(OperationKind kind, TimePoint now);
   void launch(TimePoint now);

@@ -17,9 +17,11 @@ Json measured_of(const Deployment& deployment) {
   Json all = Json::array();
   for (const Cohort& cohort : deployment.cohorts()) {
     for (std::size_t rank = 0; rank < cohort.workers().size(); ++rank) {
-      all.push(Json::object({{"replica", cohort.replica()},
-                             {"rank", static_cast<std::int64_t>(rank)},
-                             {"bytes", cohort.workers()[rank].measured}}));
+      const std::optional<Measured>& measured = cohort.workers()[rank].measured;
+      all.push(Json::object(
+          {{"replica", cohort.replica()},
+           {"rank", static_cast<std::int64_t>(rank)},
+           {"bytes", measured ? *measured_to_json(*measured).find("terms") : Json()}}));
     }
   }
   return all;

@@ -1,7 +1,6 @@
 #include "worker/arena.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -63,6 +62,22 @@ MappedMemory::~MappedMemory() {
   if (!map_.empty()) ::munmap(map_.data(), map_.size());
 }
 
+Status MappedMemory::populate(const std::string& purpose) const {
+  if (bytes_.empty()) return {};
+  if (::madvise(bytes_.data(), bytes_.size(), MADV_POPULATE_WRITE) == 0) return {};
+  const int error = errno;
+  if (error == EINVAL) {  // a kernel before 5.14: the same, page by page
+    for (std::size_t at = 0; at < bytes_.size(); at += size(kRegionAlignment)) {
+      *const_cast<volatile std::byte*>(bytes_.data() + at) = std::byte{0};
+    }
+    return {};
+  }
+  return Error{Code::does_not_fit,
+               fmt::format("touch {} of {}: {}; there is less memory than "
+                           "was planned with",
+                           format_bytes(std::ssize(bytes_)), purpose, std::strerror(error))};
+}
+
 Result<Arena> Arena::create(const RankPlan& plan) {
   Arena arena;
   Bytes total = 0;
@@ -72,8 +87,17 @@ Result<Arena> Arena::create(const RankPlan& plan) {
   std::span<std::byte> rest = arena.memory_.bytes();
   for (const Term term : kArenaTerms) {
     const Bytes bytes = plan.bytes(term);
-    arena.regions_.push_back({term, rest.first(size(bytes)), 0});
+    arena.regions_.push_back({term, bytes, rest.first(size(bytes)), 0});
     rest = rest.subspan(size(round_up(bytes, kRegionAlignment)));
+  }
+  return arena;
+}
+
+Arena Arena::without_memory(const RankPlan& plan) {
+  Arena arena;
+  for (const PlanRow& row : plan.rows) {
+    if (row.term == Term::kv) continue;
+    arena.regions_.push_back({row.term, row.bytes, {}, 0});
   }
   return arena;
 }
@@ -83,23 +107,33 @@ const Arena::Region* Arena::find(Term term) const {
   return found == regions_.end() ? nullptr : &*found;
 }
 
-Result<std::span<std::byte>> Arena::take(Term term, Bytes bytes, const std::string& purpose) {
+Result<Bytes> Arena::reserve(Term term, Bytes bytes, const std::string& purpose) {
   Region* region = const_cast<Region*>(find(term));
   CHECK(region != nullptr && bytes >= 0);
   const Bytes begin = round_up(region->taken, kTakeAlignment);
-  if (begin + bytes > std::ssize(region->memory)) {
+  if (begin + bytes > region->bytes) {
     return internal_error(fmt::format(
         "the plan's row \"{}\" has {} bytes, and {} of {} bytes needs {} of them; the plan "
         "estimates too little: please report this with the output of `plimsoll plan`",
-        term_name(term), region->memory.size(), purpose, bytes, begin + bytes));
+        term_name(term), region->bytes, purpose, bytes, begin + bytes));
   }
   region->taken = begin + bytes;
-  return region->memory.subspan(size(begin), size(bytes));
+  return begin;
+}
+
+Result<std::span<std::byte>> Arena::take(Term term, Bytes bytes, const std::string& purpose) {
+  const Bytes begin = TRY(reserve(term, bytes, purpose));
+  return find(term)->memory.subspan(size(begin), size(bytes));
+}
+
+Status Arena::account(Term term, Bytes bytes, const std::string& purpose) {
+  TRY(reserve(term, bytes, purpose));
+  return {};
 }
 
 Bytes Arena::planned(Term term) const {
   const Region* region = find(term);
-  return region == nullptr ? 0 : std::ssize(region->memory);
+  return region == nullptr ? 0 : region->bytes;
 }
 
 Bytes Arena::taken(Term term) const {

@@ -34,6 +34,9 @@ class MappedMemory {
   MappedMemory& operator=(const MappedMemory&) = delete;
   ~MappedMemory();
 
+  // Has the kernel give all pages now. Errors: does_not_fit where it has not that many.
+  Status populate(const std::string& purpose) const;
+
   std::span<std::byte> bytes() const { return bytes_; }
 
  private:
@@ -49,20 +52,28 @@ class Arena {
  public:
   // Maps the rows of the plan that tensors come from.
   static Result<Arena> create(const RankPlan& plan);
+  // Of all rows but KV, without any memory: for devices that are not there. Only account() works.
+  static Arena without_memory(const RankPlan& plan);
 
   // Zeroed memory from the term's region, 64-byte aligned. Errors: Code::internal where the
   // plan's row is too short for it; names the row, what it is for, and both numbers.
   Result<std::span<std::byte>> take(Term term, Bytes bytes, const std::string& purpose);
+  // The same without giving memory.
+  Status account(Term term, Bytes bytes, const std::string& purpose);
+  std::span<const std::byte> memory() const { return memory_.bytes(); }
   Bytes planned(Term term) const;
   Bytes taken(Term term) const;
 
  private:
   struct Region {
     Term term = Term::weights;
-    std::span<std::byte> memory;
+    Bytes bytes = 0;
+    std::span<std::byte> memory;  // of that length, or empty
     Bytes taken = 0;
   };
   const Region* find(Term term) const;
+  // Where in the region the next `bytes` begin; they are taken.
+  Result<Bytes> reserve(Term term, Bytes bytes, const std::string& purpose);
 
   MappedMemory memory_;
   std::vector<Region> regions_;

@@ -1,11 +1,9 @@
 #include "worker/engine.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "shared/memory/step_message.h"
 #include "worker/graph/rope.h"
 
 namespace plimsoll {
@@ -42,7 +40,10 @@ Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
 
 Engine::Engine(const DecoderLimits& limits, const ModelSpec& spec, const RankShard& shard,
                Decoder decoder)
-    : limits_(limits), decoder_(std::move(decoder)) {
+    : StepRunner({.rows_max = limits.rows_max,
+                  .logit_rows_max = limits.logit_rows_max,
+                  .context_length = limits.context_length}),
+      decoder_(std::move(decoder)) {
   cache_.layers = spec.layers;
   cache_.kv_heads = shard.kv_heads.size();
   cache_.head_dim = spec.head_dim;
@@ -76,31 +77,18 @@ Result<Engine> Engine::create(const EngineParts& parts) {
                          .rope = rope}));
 }
 
-Status Engine::allocate_kv(Blocks blocks, std::int64_t sequences_max) {
-  kv_memory_ = TRY(MappedMemory::create(
-      {.bytes = blocks * cache_.block_bytes(), .huge_pages = false, .purpose = "the KV cache"}));
+Status Engine::take_kv(const KvRequest& request) {
+  kv_memory_ = TRY(MappedMemory::create({.bytes = request.blocks * cache_.block_bytes(),
+                                         .huge_pages = false,
+                                         .purpose = "the KV cache"}));
+  if (request.prefault) TRY(kv_memory_.populate("the KV cache (--kv-prefault)"));
   cache_.data = kv_memory_.bytes().data();
-  cache_.blocks = blocks;
-  // Sequences that share blocks name more of them than there are, as far as the ring has room.
-  const Blocks named =
-      std::min(sequences_max * ceil_div(limits_.context_length, kKvBlockTokens),
-               ring_blocks_max(limits_.rows_max, sequences_max, limits_.logit_rows_max));
-  step_limits_ = {.rows_max = limits_.rows_max,
-                  .sequences_max = sequences_max,
-                  .logit_rows_max = limits_.logit_rows_max,
-                  .kv_blocks = blocks,
-                  .table_blocks_max = std::max(blocks, named)};
-  sequences_.reserve(static_cast<std::size_t>(sequences_max));
+  cache_.blocks = request.blocks;
+  sequences_.reserve(static_cast<std::size_t>(request.sequences_max));
   return {};
 }
 
-Result<TensorView> Engine::run(const StepPlan& plan) {
-  if (line_ != nullptr) {
-    const bool prefills = std::ranges::any_of(
-        plan.sequences, [](const StepSequence& sequence) { return sequence.tokens > 1; });
-    line_->activity.store(prefills ? Activity::prefill : Activity::decode);
-    line_->steps.fetch_add(1);
-  }
+Result<TensorView> Engine::compute(const StepPlan& plan) {
   sequences_.clear();
   for (const StepSequence& sequence : plan.sequences) {
     const auto table = std::span(plan.blocks)

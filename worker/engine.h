@@ -1,20 +1,19 @@
-// Engine: runs one StepPlan on this rank: buffers, KV cache and the decoder.
-//
-// One thread. Buffers come from the arena at creation, the KV cache once, later; a step allocates
-// nothing.
+// Engine: the StepRunner that computes: buffers, KV cache and the decoder. Buffers come from the
+// arena at creation.
 #pragma once
 
 #include <optional>
 #include <vector>
 
 #include "kernels/backend.h"
-#include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
 #include "worker/arena.h"
 #include "worker/collective/collective.h"
 #include "worker/graph/decoder.h"
 #include "worker/graph/weights.h"
+#include "worker/process_memory.h"
 #include "worker/schedule/step_plan.h"
+#include "worker/step_runner.h"
 
 namespace plimsoll {
 
@@ -28,37 +27,26 @@ struct EngineParts {
   DecoderLimits limits;
 };
 
-class Engine {
+class Engine final : public StepRunner {
  public:
   // REQUIRES: everything pointed at outlives the engine. Errors: the arena's; a model family that
   // no decoder runs.
   static Result<Engine> create(const EngineParts& parts);
 
-  // Once, before the first step. Errors: the memory cannot be had.
-  Status allocate_kv(Blocks blocks, std::int64_t sequences_max);
-
-  // REQUIRES: check_step(plan) passed. On rank 0: the logits [logit_rows, vocab], valid until the
-  // next call. Errors: the collective's (a peer is gone).
-  Result<TensorView> run(const StepPlan& plan);
-
-  // From here on each step is told there, and whether it has rows of a prompt.
-  void mark_steps(RankLine* line) { line_ = line; }
-
   const KvCache& cache() const { return cache_; }
-  // Limits of a step, once KV is allocated.
-  const StepLimits& step_limits() const { return step_limits_; }
+  // Of the KV cache's memory, by the kernel's word. Errors: unavailable.
+  Result<Bytes> kv_bytes_resident() const { return touched_bytes(kv_memory_.bytes()); }
 
  private:
   Engine(const DecoderLimits& limits, const ModelSpec& spec, const RankShard& shard,
          Decoder decoder);
+  Status take_kv(const KvRequest& request) override;
+  Result<TensorView> compute(const StepPlan& plan) override;
 
-  DecoderLimits limits_;
   Decoder decoder_;
   KvCache cache_;
   MappedMemory kv_memory_;
-  StepLimits step_limits_;
   std::vector<SequenceRows> sequences_;
-  RankLine* line_ = nullptr;
 };
 
 }  // namespace plimsoll

@@ -3,9 +3,10 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
-#include "worker/engine.h"
+#include "worker/collective/collective.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/schedule/step_ring.h"
+#include "worker/step_runner.h"
 
 namespace plimsoll {
 
@@ -14,7 +15,7 @@ enum class Followed { nothing, step, stop };
 class Follower {
  public:
   struct Parts {
-    Engine* engine = nullptr;  // with KV
+    StepRunner* engine = nullptr;  // with KV
     Collective* collective = nullptr;
     StepReceiver* receiver = nullptr;
     StepLimits limits;

@@ -14,11 +14,12 @@
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
 #include "shared/control/channel.h"
-#include "worker/engine.h"
+#include "worker/collective/collective.h"
 #include "worker/sample/sampler.h"
 #include "worker/schedule/scheduler.h"
 #include "worker/schedule/step_budget.h"
 #include "worker/schedule/step_ring.h"
+#include "worker/step_runner.h"
 
 namespace plimsoll {
 
@@ -35,7 +36,7 @@ struct LeaderCounters {
 class Leader {
  public:
   struct Parts {
-    Engine* engine = nullptr;  // with KV
+    StepRunner* engine = nullptr;  // with KV
     Collective* collective = nullptr;
     StepPublisher* publisher = nullptr;  // nullptr: there are no other ranks
     Channel requests;                    // bound

@@ -1,33 +1,15 @@
 #include "worker/rank.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <string_view>
 #include <utility>
 
-#include "shared/base/file.h"
-#include "shared/base/text.h"
+#include <malloc.h>
+
+#include "shared/machine/device_query.h"
+#include "shared/model/model_source.h"
+#include "worker/process_memory.h"
 
 namespace plimsoll {
-namespace {
-
-// Anonymous memory that this process has touched, from /proc/self/status; 0 where it is not told.
-Bytes resident_anonymous_bytes() {
-  constexpr std::string_view kLabel = "RssAnon:";
-  const auto status = read_file("/proc/self/status", 64 * 1024);
-  if (!status) return 0;
-  for (const std::string_view line : split(*status, '\n')) {
-    if (!line.starts_with(kLabel)) continue;
-    const std::string_view number = trim(line.substr(kLabel.size()));
-    Bytes kibibytes = 0;
-    (void)std::from_chars(number.data(), number.data() + number.size(), kibibytes);
-    return kibibytes * kKiB;
-  }
-  return 0;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<Rank>> Rank::load(Setup setup,
                                          const std::function<void(const LoadProgress&)>& progress) {
@@ -37,6 +19,7 @@ Result<std::unique_ptr<Rank>> Rank::load(Setup setup,
 }
 
 Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
+  if (setup_.simulated) return start_simulated(progress);
   const GgufFile file = TRY(GgufFile::open(setup_.model_path));
   spec_ = TRY_CONTEXT(setup_.model_path + ": ", read_model_spec(file));
   arena_ = TRY(Arena::create(setup_.plan));
@@ -50,19 +33,64 @@ Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
                                                          .collective = setup_.collective.get(),
                                                          .arena = &arena_,
                                                          .limits = setup_.limits})));
+  // What reading the header took goes back to the system, so that the same launch always measures
+  // the same.
+  (void)::malloc_trim(0);
   return {};
 }
 
-Json Rank::measured() const {
-  Json result = Json::object();
-  Bytes touched = 0;
-  for (const Term term : kArenaTerms) {
-    result.set(term_name(term), arena_.taken(term));
-    if (term == Term::weights || term == Term::tables) touched += arena_.taken(term);
+Status Rank::start_simulated(const std::function<void(const LoadProgress&)>& progress) {
+  spec_ = TRY(read_model(setup_.model_path));  // a description is enough
+  simulated_ = TRY(SimulatedRank::load({.memory = setup_.simulated->memory,
+                                        .simulation = setup_.simulated->simulation,
+                                        .plan = setup_.plan,
+                                        .kv_blocks = setup_.simulated->kv_blocks,
+                                        .rows_max = setup_.limits.rows_max,
+                                        .logit_rows_max = setup_.limits.logit_rows_max,
+                                        .context_length = setup_.limits.context_length,
+                                        .vocab = spec_.vocab,
+                                        .pause = setup_.simulated->pause},
+                                       *setup_.collective, progress));
+  return {};
+}
+
+StepRunner& Rank::engine() {
+  if (simulated_ != nullptr) return *simulated_;
+  return *engine_;
+}
+
+std::string Rank::description() const {
+  return simulated_ != nullptr ? simulated_->description() : setup_.backend->description();
+}
+
+// Every figure of the arena is exact; the rest of the process (heap, stacks, libraries) is what the
+// kernel says of it beside them.
+Measured Rank::measure() const {
+  if (simulated_ != nullptr) return simulated_->measure();
+  Measured measured;
+  for (const Term term : kArenaTerms) measured.terms[term_name(term)] = arena_.taken(term);
+  measured.source = kPssSource;
+  const Bytes block = engine_->cache().block_bytes();
+  measured.kv_committed = engine_->cache().blocks * block;
+  measured.kv_touched = engine_->kv_blocks_touched() * block;
+  const Result<ProcessMemory> process = read_process_memory();
+  const Result<Bytes> in_arena = touched_bytes(arena_.memory());
+  const Result<Bytes> in_kv = engine_->kv_bytes_resident();
+  if (process && in_arena && in_kv) {
+    measured.resident = process->total;
+    measured.terms[term_name(Term::collective)] = std::max(process->shared, setup_.shared_memory);
+    measured.terms[term_name(Term::process)] =
+        std::max<Bytes>(process->total - process->shared - *in_arena - *in_kv, 0);
   }
-  // The rest of the process: heap, thread stacks, libraries' own memory.
-  result.set(term_name(Term::process), std::max<Bytes>(resident_anonymous_bytes() - touched, 0));
-  return result;
+  if (const Result<Machine> machine = query_machine()) {
+    measured.free = machine->memory_available;
+    if (machine->cgroup_limit > 0) {
+      measured.cgroup = machine->cgroup_used;
+      measured.free = std::min(*measured.free,
+                               std::max<Bytes>(0, machine->cgroup_limit - machine->cgroup_used));
+    }
+  }
+  return measured;
 }
 
 }  // namespace plimsoll

@@ -5,23 +5,34 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kernels/backend.h"
-#include "shared/base/json.h"
+#include "shared/base/clock.h"
 #include "shared/base/result.h"
+#include "shared/memory/measured.h"
 #include "shared/memory/memory_plan.h"
+#include "shared/memory/simulation.h"
 #include "shared/model/gguf.h"
 #include "shared/model/model_spec.h"
 #include "worker/arena.h"
 #include "worker/collective/collective.h"
 #include "worker/engine.h"
 #include "worker/load/weight_loader.h"
+#include "worker/simulated_rank.h"
 
 namespace plimsoll {
 
 class Rank {
  public:
+  // In place of a backend.
+  struct Simulated {
+    Bytes memory = 0;
+    Simulation simulation;
+    Blocks kv_blocks = 0;
+    std::function<void(Duration)> pause;
+  };
   struct Setup {
     std::string model_path;
     ShardPlan shards;  // of all ranks of the replica
@@ -29,28 +40,32 @@ class Rank {
     DecoderLimits limits;
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Collective> collective;
+    Bytes shared_memory = 0;  // its part of what the replica's ranks share
+    std::optional<Simulated> simulated = {};
   };
   // Opens the file, loads this rank's weights and prepares the engine, KV excluded.
   static Result<std::unique_ptr<Rank>> load(
       Setup setup, const std::function<void(const LoadProgress&)>& progress);
 
   const ModelSpec& spec() const { return spec_; }
-  Backend& backend() { return *setup_.backend; }
+  std::string description() const;  // of the device: "cpu avx512-vnni, 2 threads"
   Collective& collective() { return *setup_.collective; }
-  const Arena& arena() const { return arena_; }
-  Engine& engine() { return *engine_; }
-  // Bytes in use by term, for Loaded.
-  Json measured() const;
+  const Arena& arena() const { return simulated_ != nullptr ? simulated_->arena() : arena_; }
+  StepRunner& engine();
+  // What it holds now.
+  Measured measure() const;
 
  private:
   explicit Rank(Setup setup) : setup_(std::move(setup)) {}
   Status start(const std::function<void(const LoadProgress&)>& progress);
+  Status start_simulated(const std::function<void(const LoadProgress&)>& progress);
 
   Setup setup_;
   ModelSpec spec_;
   Arena arena_;
   std::unique_ptr<ModelWeights> weights_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<SimulatedRank> simulated_;
 };
 
 }  // namespace plimsoll

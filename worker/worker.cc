@@ -68,6 +68,7 @@ class Worker {
   void apply(const SetLive& live);
   void say(const Message& message);
   void report(const LoadProgress& progress);
+  void pause(Duration duration);
   void wait_for_messages(Duration timeout) const;
 
   WorkerArguments arguments_;
@@ -102,17 +103,19 @@ Status Worker::run() {
   TRY(load());
   LOG_DEBUG("loaded {} of weights in {:.2f} s", format_bytes(rank_->arena().taken(Term::weights)),
             to_seconds(now() - begin));
-  say(Loaded{rank_->measured()});
+  say(Loaded{measured_to_json(rank_->measure())});
   TRY(commit());
-  say(Ready{rank_->backend().description()});
+  say(Ready{rank_->description(), measured_to_json(rank_->measure())});
   mark(Activity::idle);
   rank_->engine().mark_steps(&segment_->line(static_cast<int>(arguments_.rank)));
   return leader_ ? serve_as_leader() : serve_as_follower();
 }
 
 void Worker::fail(const Error& error) {
-  if (error.code == Code::unavailable) {
-    LOG_DEBUG("ends: {}", error.message);  // a peer's death is the daemon's to tell, once
+  const bool is_told_by_daemon =
+      error.code == Code::unavailable || error.code == Code::does_not_fit;
+  if (is_told_by_daemon) {
+    LOG_DEBUG("ends: {}", error.message);  // once, for all ranks that it is true of
   } else {
     LOG_ERROR("{}", error.message);
   }
@@ -148,6 +151,16 @@ Status Worker::load() {
                     .limits = launched_.limits,
                     .backend = nullptr,
                     .collective = nullptr};
+  if (launched_.simulated_memory) {
+    launched_.backend.spin = false;  // nothing is computed: waiting ranks sleep
+    setup.simulated = {.memory = *launched_.simulated_memory,
+                       .simulation = TRY(read_simulation(launched_.options.simulation)),
+                       .kv_blocks = launched_.kv_blocks,
+                       .pause = [this](Duration duration) { pause(duration); }};
+    TRY(join_group(setup));
+    rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
+    return {};
+  }
   if (!setup.plan.cpus.empty()) {
     // Before anything is allocated. Unbound is slower, not wrong.
     if (const Status bound = bind_to_memory_node(setup.plan.numa_node); !bound) {
@@ -184,6 +197,8 @@ Status Worker::join_group(Rank::Setup& setup) {
     setup.collective = make_single_collective();
     return {};
   }
+  setup.shared_memory = ceil_div(std::ssize(segment_memory_->bytes()),
+                                 static_cast<Bytes>(launched_.shards.ranks.size()));
   ShmCollectiveOptions options;
   options.rank = static_cast<int>(arguments_.rank);
   options.spin = launched_.backend.spin;
@@ -193,6 +208,14 @@ Status Worker::join_group(Rank::Setup& setup) {
 
 void Worker::mark(Activity activity) const {
   if (segment_) segment_->line(static_cast<int>(arguments_.rank)).activity.store(activity);
+}
+
+// On what the supervisor says, with a deadline.
+void Worker::pause(Duration duration) {
+  const TimePoint until = now() + duration;
+  for (Duration left = duration; left > Duration(0); left = until - now()) {
+    if (const std::optional<Received> received = control_.receive(left)) handle(received->message);
+  }
 }
 
 void Worker::report(const LoadProgress& progress) {
@@ -209,7 +232,9 @@ Status Worker::commit() {
     return internal_error(fmt::format("told to make {} KV blocks; the plan has {}",
                                       committed.kv_blocks, launched_.kv_blocks));
   }
-  TRY(rank_->engine().allocate_kv(committed.kv_blocks, launched_.running_requests_max));
+  TRY(rank_->engine().allocate_kv({.blocks = committed.kv_blocks,
+                                   .sequences_max = launched_.running_requests_max,
+                                   .prefault = launched_.options.kv_prefault == "on"}));
   mark(Activity::warming);
   say(Progress{.phase = "warming", .done = 0, .total = 1});
   const StepLimits& limits = rank_->engine().step_limits();
@@ -332,6 +357,7 @@ void Worker::handle(const Message& message) {
 void Worker::answer(const Ping& ping) {
   Pong pong;
   pong.sequence = ping.sequence;
+  if (rank_ != nullptr) pong.kv_blocks_touched = rank_->engine().kv_blocks_touched();
   if (leader_) {
     pong.steps = leader_->counters().steps;
     pong.running = leader_->scheduler().running();

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/options/device_choice.h"
 #include "shared/options/option_parse.h"
 
 namespace plimsoll {
@@ -27,6 +28,18 @@ Result<CpuBackendOptions> backend_options(const Options& options, const RankPlan
   }
   backend.activations = options.activations == "f32" ? Activations::f32 : Activations::int8;
   return backend;
+}
+
+// A simulated device has what the plan found free on it.
+Result<std::optional<Bytes>> simulated_memory(const Options& options, const RankPlan& plan,
+                                              std::int64_t tp) {
+  const DeviceChoice choice = TRY(parse_device_choice(options.devices));
+  if (choice.kind != DeviceKind::simulated) return std::optional<Bytes>();
+  if (plan.device_total > 0) {
+    return std::optional<Bytes>(plan.device_total - plan.held_by_others);
+  }
+  const auto index = static_cast<std::size_t>(plan.replica * tp + plan.rank);
+  return std::optional<Bytes>(choice.sizes.empty() ? plan.budget : choice.size_of(index));
 }
 
 Error contradiction(const std::string& what) {
@@ -79,6 +92,7 @@ Result<LaunchedRank> read_load(const Load& load) {
   }
   result.request_endpoint = load.request_endpoint;
   result.backend = TRY(backend_options(result.options, result.plan));
+  result.simulated_memory = TRY(simulated_memory(result.options, result.plan, plan.tp));
   return result;
 }
 

@@ -56,7 +56,8 @@ struct Progress {
   }
 };
 
-// Weights are in memory; `measured` has bytes by term. The daemon answers all ranks with Commit.
+// Weights are in memory; `measured` is measured_to_json(). The daemon answers all ranks with
+// Commit.
 struct Loaded {
   Json measured;
   template <typename V>
@@ -76,9 +77,10 @@ struct Commit {
 // KV is allocated and a step has run through all ranks.
 struct Ready {
   std::string device;  // "cpu avx512-vnni, 2 threads, int8 activations"
+  Json measured;       // once more, after the step
   template <typename V>
   void fields(V& v) {
-    v("device", device);
+    v("device", device), v("measured", measured);
   }
 };
 
@@ -97,13 +99,14 @@ struct Pong {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
   std::int64_t kv_blocks_used = 0;
-  std::int64_t prompt_tokens = 0;     // since start
-  std::int64_t generated_tokens = 0;  // since start
+  std::int64_t kv_blocks_touched = 0;  // that have ever held a token, or were touched at start
+  std::int64_t prompt_tokens = 0;      // since start
+  std::int64_t generated_tokens = 0;   // since start
   template <typename V>
   void fields(V& v) {
     v("sequence", sequence), v("steps", steps), v("running", running), v("waiting", waiting);
-    v("kv_blocks_used", kv_blocks_used), v("prompt_tokens", prompt_tokens);
-    v("generated_tokens", generated_tokens);
+    v("kv_blocks_used", kv_blocks_used), v("kv_blocks_touched", kv_blocks_touched);
+    v("prompt_tokens", prompt_tokens), v("generated_tokens", generated_tokens);
   }
 };
 

@@ -13,6 +13,7 @@ namespace {
 using Names = std::string_view;
 
 constexpr std::array<Names, 2> kActivations = {"int8", "f32"};
+constexpr std::array<Names, 2> kSwitch = {"off", "on"};
 constexpr std::array<Names, 5> kKvTypes = {"auto", "f16", "bf16", "fp8", "int8"};
 constexpr std::array<Names, 4> kCpuPaths = {"auto", "scalar", "avx2", "avx512-vnni"};
 constexpr std::array<Names, 4> kLogLevels = {"debug", "info", "warning", "error"};
@@ -43,7 +44,7 @@ Status check_assumptions(std::string_view text) {
   return {};
 }
 
-constexpr std::array<OptionRow, 34> kTable = {{
+constexpr std::array<OptionRow, 36> kTable = {{
     {.name = "model",
      .group = "Model",
      .field = &Options::model,
@@ -124,8 +125,7 @@ constexpr std::array<OptionRow, 34> kTable = {{
      .allowed = "auto, cpu, cuda, or simulated:SIZE (simulated:96GiB)",
      .check = check_devices,
      .effect = Effect::full,
-     .help =
-         "Devices that ranks run on; simulated ones are of that size and can only be planned for."},
+     .help = "Devices that ranks run on; simulated ones rehearse a launch on GPUs of that size."},
     {.name = "machine",
      .group = "Layout",
      .field = &Options::machine,
@@ -153,6 +153,14 @@ constexpr std::array<OptionRow, 34> kTable = {{
      .effect = Effect::full,
      .help = "Tokens that a rank sends to experts of other ranks in one step, at most; sizes the "
              "expert-parallel buffers."},
+    {.name = "simulation",
+     .group = "Layout",
+     .field = &Options::simulation,
+     .kind = OptionKind::path,
+     .empty = "simulated devices behave as planned",
+     .effect = Effect::full,
+     .help = "JSON file of what simulated devices take beside the plan, and when "
+             "(docs/simulation.md)."},
     {.name = "cpu-path",
      .group = "Layout",
      .field = &Options::cpu_path,
@@ -226,6 +234,14 @@ constexpr std::array<OptionRow, 34> kTable = {{
      .aliases = kRunningAliases,
      .help = "Requests that one replica computes at the same time; auto is 16 on CPUs and 256 on "
              "GPUs, fewer where memory is short."},
+    {.name = "kv-prefault",
+     .group = "Memory",
+     .field = &Options::kv_prefault,
+     .kind = OptionKind::word,
+     .words = kSwitch,
+     .bare = "on",
+     .effect = Effect::rolling,
+     .help = "Touch all of the KV cache at start, so that memory that is not there shows then."},
     {.name = "cuda-graph-max-bs",
      .group = "Memory",
      .field = &Options::cuda_graph_max_bs,

@@ -39,6 +39,7 @@ struct OptionRow {
   bool repeats = false;
   std::string_view unit = {};   // of a count: "tokens"
   std::string_view empty = {};  // what an empty text means, where it is the default
+  std::string_view bare = {};   // of a word: what the flag without a value means; empty: an error
   Effect effect = Effect::full;
   std::span<const std::string_view> aliases = {};  // names in SGLang, vLLM and llama-server
   std::string_view help = {};                      // one sentence

@@ -28,6 +28,7 @@ struct Options {
   std::optional<std::int64_t> threads;  // a rank
   std::string devices = "auto";         // auto · cpu · cuda · simulated:SIZE (device_choice.h)
   std::string machine;                  // description to plan for; empty: this machine
+  std::string simulation;               // JSON file of hidden costs; empty: there are none
   std::string cpu_path = "auto";        // auto · scalar · avx2 · avx512-vnni
   std::int64_t ep = 1;                  // ranks that the experts are divided over
   Tokens ep_dispatch_tokens = 128;      // of one rank and step, through expert-parallel buffers
@@ -42,6 +43,7 @@ struct Options {
   std::optional<std::int64_t> max_running_requests;  // of a replica
   std::optional<std::int64_t> cuda_graph_max_bs;     // largest captured decode batch; 0: none
   std::string assume;                                // "weights=72.29GiB,free=94GiB"
+  std::string kv_prefault = "off";                   // on · off
 
   // Scheduling
   std::optional<Tokens> chunked_prefill_size;  // most of a step; adapts below it

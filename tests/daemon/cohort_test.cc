@@ -25,7 +25,9 @@ class CohortTest : public ::testing::Test {
     for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, at);
     for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
     for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, at, out_);
-    for (const std::int64_t rank : {0, 1}) cohort.said(rank, Ready{"cpu"}, at, out_);
+    ASSERT_TRUE(cohort.awaits_commit());
+    cohort.commit(plan_.kv_blocks, at, out_);
+    for (const std::int64_t rank : {0, 1}) cohort.said(rank, Ready{"cpu", nullptr}, at, out_);
   }
   template <typename A>
   std::size_t count() const {
@@ -67,9 +69,45 @@ TEST_F(CohortTest, TheSegmentIsMadeBeforeTheRanksAndDroppedAfterThem) {
 TEST_F(CohortTest, ReadyBeforeCommitMeansNothing) {
   Cohort cohort = this->cohort();
   cohort.start(1, kStart, out_);
-  cohort.said(0, Ready{"cpu"}, kStart, out_);
-  cohort.said(1, Ready{"cpu"}, kStart, out_);
+  cohort.said(0, Ready{"cpu", nullptr}, kStart, out_);
+  cohort.said(1, Ready{"cpu", nullptr}, kStart, out_);
   EXPECT_EQ(cohort.state(), CohortState::loading);
+}
+
+TEST_F(CohortTest, RanksThatHaveLoadedWaitForAsLongAsItTakesToBeCommitted) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, kStart);
+  for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+  cohort.said(1, Loaded{}, kStart, out_);
+  EXPECT_FALSE(cohort.awaits_commit());
+  Measured measured;
+  measured.terms["weights"] = 5;
+  cohort.said(0, Loaded{measured_to_json(measured)}, kStart, out_);
+  EXPECT_TRUE(cohort.awaits_commit());
+  EXPECT_EQ(cohort.workers()[0].measured->terms.at("weights"), 5);
+  EXPECT_EQ(cohort.next_deadline(), std::nullopt);
+  cohort.tick(kStart + seconds(100'000), out_);
+  EXPECT_EQ(cohort.state(), CohortState::loading);
+  cohort.commit(42, kStart, out_);
+  EXPECT_EQ(cohort.state(), CohortState::warming);
+  EXPECT_EQ(cohort.kv_blocks(), 42);
+  EXPECT_EQ(std::get<Commit>(std::get<Send>(out_.back()).message).kv_blocks, 42);
+  EXPECT_TRUE(cohort.next_deadline());
+}
+
+TEST_F(CohortTest, ARefusalEndsAllRanksAndIsTheCause) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, kStart);
+  for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+  for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, kStart, out_);
+  cohort.refuse(does_not_fit("no room"), kStart, out_);
+  for (const std::int64_t rank : {0, 1}) cohort.child_exited(rank, {true, 9}, kStart, out_);
+  cohort.tick(kStart + seconds(1), out_);
+  EXPECT_EQ(cohort.state(), CohortState::failed);
+  ASSERT_TRUE(cohort.last_cause());
+  EXPECT_EQ(cohort.last_cause()->code, Code::does_not_fit);
 }
 
 TEST_F(CohortTest, RepeatedProgressIsNoProgress) {
@@ -109,7 +147,9 @@ TEST_F(CohortTest, OfRanksThatAllFellSilentTheOneWhomTheOthersWaitForIsNamed) {
       for (const std::int64_t rank : {0, 1, 2}) cohort.child_started(rank, 10 + rank, kStart);
       for (const std::int64_t rank : {0, 1, 2}) hello(cohort, rank);
       for (const std::int64_t rank : {0, 1, 2}) cohort.said(rank, Loaded{}, kStart, out_);
-      for (const std::int64_t rank : {0, 1, 2}) cohort.said(rank, Ready{"cpu"}, kStart, out_);
+      cohort.commit(plan_.kv_blocks, kStart, out_);
+      for (const std::int64_t rank : {0, 1, 2})
+        cohort.said(rank, Ready{"cpu", nullptr}, kStart, out_);
       ASSERT_EQ(cohort.state(), CohortState::ready);
       for (TimePoint at = kStart; cohort.state() == CohortState::ready; at += milliseconds(100)) {
         ASSERT_LT(at, kStart + seconds(600));

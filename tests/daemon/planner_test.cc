@@ -41,18 +41,6 @@ TEST(Planner, ThePlanOfTheDefaultModelNamesItAndCountsItsRanks) {
   EXPECT_FALSE(plan->environment.empty());
 }
 
-TEST(Planner, DevicesThatThisBuildCannotRunAreRefusedBeforeAnythingStarts) {
-  SKIP_WITHOUT(default_model_path());
-  OptionSet options;
-  options.values.model = default_model_path().string();
-  options.values.devices = "simulated:8GiB";
-  const Result<LaunchPlan> plan = make_launch_plan(options, {});
-  ASSERT_FALSE(plan);
-  EXPECT_EQ(plan.error().code, Code::invalid);
-  EXPECT_NE(plan.error().message.find("simulated devices can be planned for"), std::string::npos)
-      << plan.error().message;
-}
-
 TEST(Planner, APlanThatDoesNotFitIsAnErrorOfItsOwnKind) {
   SKIP_WITHOUT(default_model_path());
   OptionSet options;
@@ -92,6 +80,57 @@ TEST(Planner, OnlyPrivateAndSharedPagesComeBackWhenAProcessEnds) {
                                                          "Pss_Shmem:        500 kB\n";
   EXPECT_EQ(releasable_bytes(42, root.path()), 1500 * kKiB);
   EXPECT_EQ(releasable_bytes(43, root.path()), 0);
+}
+
+OptionSet tiny_options(const TempFolder& folder) {
+  OptionSet options;
+  options.values.model = (folder.path() / "tiny.gguf").string();
+  std::ofstream(options.values.model, std::ios::binary) << make_tiny_model({}).value();
+  return options;
+}
+
+TEST(Planner, DevicesThatThisBuildCannotRunAreRefusedBeforeAnythingStarts) {
+  const TempFolder folder;
+  OptionSet options = tiny_options(folder);
+  options.values.machine =
+      (golden_path("").parent_path() / "../../configs/machines/8x-h200.json").string();
+  const Result<LaunchPlan> plan = make_launch_plan(options, {});
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code, Code::invalid);
+  EXPECT_NE(plan.error().message.find("GPUs need the CUDA backend"), std::string::npos)
+      << plan.error().message;
+  options.values.devices = "simulated";
+  const Result<LaunchPlan> rehearsal = make_launch_plan(options, {});
+  EXPECT_TRUE(rehearsal) << rehearsal.error().message;
+}
+
+TEST(Planner, WhatWouldNotFitOnAnEmptyMachineEitherIsNobodysFault) {
+  const TempFolder folder;
+  OptionSet options = tiny_options(folder);
+  options.values.device_memory = kMiB;
+  const Planned planned = plan_launch(options, {});
+  ASSERT_TRUE(planned.plan) << planned.plan.error().message;
+  ASSERT_TRUE(planned.plan->refusal);
+  EXPECT_EQ(planned.plan->refusal->code, Code::does_not_fit);
+  EXPECT_FALSE(planned.held);
+  EXPECT_EQ(planned.options.values.device_memory, kMiB);
+}
+
+TEST(Planner, ASimulationNeedsSimulatedDevicesAndNoMistakes) {
+  const TempFolder folder;
+  OptionSet options = tiny_options(folder);
+  options.values.simulation = (folder.path() / "simulation.json").string();
+  std::ofstream(options.values.simulation) << R"({"costs": []})";
+  const Result<LaunchPlan> on_cpu = make_launch_plan(options, {});
+  ASSERT_FALSE(on_cpu);
+  EXPECT_EQ(on_cpu.error().code, Code::invalid);
+  EXPECT_NE(on_cpu.error().message.find("simulation"), std::string::npos);
+  options.values.devices = "simulated:94GiB";
+  std::ofstream(options.values.simulation) << R"({"costs": 1})";
+  const Result<LaunchPlan> mistaken = make_launch_plan(options, {});
+  ASSERT_FALSE(mistaken);
+  EXPECT_EQ(mistaken.error().code, Code::invalid);
+  EXPECT_NE(mistaken.error().message.find("simulation.json"), std::string::npos);
 }
 
 }  // namespace

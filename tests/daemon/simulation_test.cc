@@ -120,7 +120,7 @@ class Simulation {
       if (h_.last_probe != 0) h_.say(child, ProbeResult{h_.last_probe, below(6) != 0, "no"});
     } else {
       h_.say(child, below(2) == 0 ? Message(Loaded{}) : Message(Progress{"loading", 1, 2}));
-      h_.say(child, Ready{"cpu"});
+      h_.say(child, Ready{"cpu", nullptr});
       h_.say(child, Pong{});
     }
   }

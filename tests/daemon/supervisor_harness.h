@@ -130,11 +130,19 @@ class SupervisorHarness {
     for (int i = 0; i < 100'000 && now < end; ++i) pass(end - now);
   }
 
-  // One cohort from its spawn to Ready.
-  void bring_up(std::int64_t replica, std::int64_t tp = 2) {
+  void load(std::int64_t replica, std::int64_t tp = 2) {
     for (std::int64_t rank = 0; rank < tp; ++rank) hello(worker(replica, rank));
     for (std::int64_t rank = 0; rank < tp; ++rank) say(worker(replica, rank), Loaded{});
-    for (std::int64_t rank = 0; rank < tp; ++rank) say(worker(replica, rank), Ready{"cpu"});
+  }
+  void become_ready(std::int64_t replica, std::int64_t tp = 2) {
+    for (std::int64_t rank = 0; rank < tp; ++rank) {
+      say(worker(replica, rank), Ready{"cpu", nullptr});
+    }
+  }
+  // One cohort from its spawn to Ready; the first time, all others have loaded.
+  void bring_up(std::int64_t replica, std::int64_t tp = 2) {
+    load(replica, tp);
+    become_ready(replica, tp);
   }
   void bring_up_router() {
     hello(router());
@@ -147,7 +155,8 @@ class SupervisorHarness {
   void serve(std::int64_t dp = 1, std::int64_t tp = 2) {
     handle(Begin{});
     bring_up_router();
-    for (std::int64_t replica = 0; replica < dp; ++replica) bring_up(replica, tp);
+    for (std::int64_t replica = 0; replica < dp; ++replica) load(replica, tp);
+    for (std::int64_t replica = 0; replica < dp; ++replica) become_ready(replica, tp);
     answer_probe();
     ASSERT_EQ(supervisor_->state(), DeploymentState::serving);
   }
@@ -201,6 +210,7 @@ class SupervisorHarness {
   std::vector<AbortSegment> aborts;
   std::optional<Error> plan_error;  // what the next plans say
   std::optional<Error> refusal;     // of the next plans, which do not fit
+  std::optional<HeldMemory> held;   // and why
   std::optional<Error> bind_error;
   std::optional<Error> spawn_error;
   bool is_listening = false;
@@ -265,7 +275,7 @@ class SupervisorHarness {
   }
 
   Planned make_plan(const OptionSet& options) const {
-    if (plan_error) return {*plan_error};
+    if (plan_error) return {*plan_error, options, held};
     LaunchPlan plan;
     plan.options = options;
     plan.options_json = option_set_to_json(options);
@@ -276,7 +286,8 @@ class SupervisorHarness {
     plan.plan_json = Json::object({{"ranks", Json::array()}});
     plan.refusal = refusal;
     plan.rank_bytes.assign(static_cast<std::size_t>(plan.tp * plan.dp), kGiB);
-    return {plan};
+    if (refusal) return {plan, options, held};
+    return {plan, options};
   }
 
   void act_spawn(const ChildId& child, std::vector<Event>& events) {

@@ -29,9 +29,9 @@ TEST(Supervisor, StartsRanksAndRouterAndServesAfterAProbe) {
   EXPECT_EQ(h.sent<Commit>(h.peer_of(Harness::worker(0, 1)))[0].kv_blocks, 77);
 
   h.bring_up_router();
-  h.say(Harness::worker(0, 0), Ready{"cpu avx2"});
+  h.say(Harness::worker(0, 0), Ready{"cpu avx2", nullptr});
   EXPECT_EQ(h.count_sent<Probe>(), 0U) << "before all ranks are ready";
-  h.say(Harness::worker(0, 1), Ready{"cpu avx2"});
+  h.say(Harness::worker(0, 1), Ready{"cpu avx2", nullptr});
   EXPECT_EQ(h.supervisor().state(), DeploymentState::warming);
   const auto tables = h.sent<Replicas>(h.peer_of(Harness::router()));
   ASSERT_FALSE(tables.empty());

@@ -37,6 +37,12 @@ class Footprint(SystemTest):
             self.assertGreaterEqual(len(total), 3, total)
             self.assertLess(sum(total.values()), 2.5 * model.stat().st_size, total)
 
+    def test_prefault_touches_all_of_kv_at_start(self):
+        with Deployment(self.smollm2(), "--context-length", 512, "--max-running-requests", 2, "--kv-prefault") as server:
+            kv = server.workers()[0]["memory"]["kv"]
+            self.assertEqual(kv["touched"], kv["committed"])
+            self.assertGreater(pss(server.workers()[0]["pid"]), kv["committed"])
+
 
 if __name__ == "__main__":
     unittest.main()

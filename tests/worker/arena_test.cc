@@ -55,6 +55,22 @@ TEST(Arena, ATermWithoutARowHasNothing) {
   EXPECT_TRUE(arena->take(Term::workspace, 0, "nothing"));
 }
 
+TEST(Arena, WithoutMemoryItOnlyKeepsBooksOfAllRowsButKv) {
+  RankPlan plan = plan_of(72 * kGiB, 1000);
+  plan.rows.push_back({.term = Term::kv, .bytes = 10 * kGiB, .formula = {}});
+  Arena arena = Arena::without_memory(plan);
+  EXPECT_TRUE(arena.memory().empty());
+  ASSERT_TRUE(arena.account(Term::weights, 70 * kGiB, "most"));
+  ASSERT_TRUE(arena.account(Term::process, kGiB, "all of it"));
+  EXPECT_EQ(arena.taken(Term::weights), 70 * kGiB);
+  EXPECT_EQ(arena.planned(Term::kv), 0);
+  const Status refused = arena.account(Term::weights, 3 * kGiB, "too much");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::internal);
+  EXPECT_NE(refused.error().message.find("row \"weights\""), std::string::npos);
+  EXPECT_EQ(arena.taken(Term::weights), 70 * kGiB);
+}
+
 TEST(MappedMemory, HugePagesAreAligned) {
   const auto memory =
       MappedMemory::create({.bytes = 3 * kMiB, .huge_pages = true, .purpose = "a test"});

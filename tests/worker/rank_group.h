@@ -127,7 +127,8 @@ class RankGroup {
                       .collective = std::move(*collective)};
     auto rank = Rank::load(std::move(setup), [](const LoadProgress&) {});
     ASSERT_TRUE(rank) << rank.error().message;
-    const Status kv = (*rank)->engine().allocate_kv(options_.kv_blocks, options_.sequences_max);
+    const Status kv = (*rank)->engine().allocate_kv(
+        {.blocks = options_.kv_blocks, .sequences_max = options_.sequences_max});
     ASSERT_TRUE(kv) << kv.error().message;
     ranks_.push_back(std::move(*rank));
   }

@@ -93,14 +93,16 @@ TEST(Rank, MeasuresWhatItTook) {
   ASSERT_TRUE(model) << model.error().message;
   RankGroup group({.model = *model});
   ASSERT_FALSE(HasFatalFailure());
-  const Json measured = group.rank(0).measured();
+  const Measured measured = group.rank(0).measure();
   for (const Term term : {Term::weights, Term::tables, Term::activations, Term::workspace,
                           Term::logits, Term::process}) {
-    const Json* bytes = measured.find(term_name(term));
-    ASSERT_NE(bytes, nullptr) << term_name(term);
-    EXPECT_GT(bytes->as_int(), 0) << term_name(term);
+    ASSERT_TRUE(measured.terms.contains(term_name(term))) << term_name(term);
+    EXPECT_GT(measured.terms.at(term_name(term)), 0) << term_name(term);
   }
-  EXPECT_EQ(measured.find("weights")->as_int(), group.rank(0).arena().taken(Term::weights));
+  EXPECT_EQ(measured.terms.at("weights"), group.rank(0).arena().taken(Term::weights));
+  EXPECT_EQ(measured.source, kPssSource);
+  EXPECT_GT(measured.kv_committed, 0);
+  EXPECT_EQ(measured.kv_touched, 0);
 }
 
 TEST(Rank, AFileThatIsNoModelIsNamed) {

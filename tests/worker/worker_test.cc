@@ -16,6 +16,7 @@
 #include "shared/base/shared_block.h"
 #include "shared/control/channel.h"
 #include "shared/machine/machine.h"
+#include "shared/memory/measured.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/options/option_parse.h"
 #include "tests/support/temp_folder.h"
@@ -52,13 +53,15 @@ class Supervisor {
     load();
     if (testing::Test::HasFatalFailure()) return;
     expect_from_all<Loaded>([&](const std::string&, const Loaded& loaded) {
-      const Json* weights = loaded.measured.find("weights");
+      const Json* weights = loaded.measured.find("terms")->find("weights");
       ASSERT_NE(weights, nullptr);
       EXPECT_GT(weights->as_int(), 0);
     });
     for (const Worker& worker : workers_) say(worker.peer, Commit{plan_.decisions.kv_blocks});
-    expect_from_all<Ready>([](const std::string&, const Ready& ready) {
-      EXPECT_NE(ready.device.find("cpu "), std::string::npos);
+    const bool is_simulated = options_.values.devices.starts_with("simulated");
+    expect_from_all<Ready>([&](const std::string&, const Ready& ready) {
+      EXPECT_NE(ready.device.find(is_simulated ? "simulated, " : "cpu "), std::string::npos);
+      EXPECT_TRUE(measured_from_json(ready.measured));
     });
   }
 
@@ -124,6 +127,7 @@ class Supervisor {
   ReplicaSegment& segment() { return *segment_; }
   MemoryPlan& memory_plan() { return plan_; }
   OptionSet& options() { return options_; }
+  std::int64_t vocab() const { return vocab_; }
 
  private:
   struct Worker {
@@ -144,6 +148,7 @@ class Supervisor {
     ASSERT_TRUE(file) << file.error().message;
     const auto spec = read_model_spec(*file);
     ASSERT_TRUE(spec) << spec.error().message;
+    vocab_ = spec->vocab;
     auto planned = plan_memory(small_machine(), *spec, options_);
     ASSERT_TRUE(planned) << planned.error().message;
     ASSERT_FALSE(planned->refusal) << planned->refusal->message;
@@ -179,6 +184,7 @@ class Supervisor {
   std::int64_t tp_;
   TempFolder folder_;
   OptionSet options_;
+  std::int64_t vocab_ = 0;
   MemoryPlan plan_;
   std::optional<SharedBlock> memory_;
   std::optional<ReplicaSegment> segment_;
@@ -234,6 +240,44 @@ TEST(Worker, LivesFromHelloToDrained) {
     supervisor.say_to_all(Drain{.deadline_ms = 10'000});
     EXPECT_EQ(supervisor.exit_codes(), std::vector<int>(static_cast<std::size_t>(tp), 0));
   }
+}
+
+// What comes after {1, 2, 3} is 3 + 3, then 6 + 4, and so on.
+std::vector<std::int64_t> twenty_fixed_tokens(std::int64_t vocab) {
+  std::vector<std::int64_t> tokens = {1, 2, 3};
+  for (int i = 0; i < 20; ++i) tokens.push_back((tokens.back() + std::ssize(tokens)) % vocab);
+  return {tokens.begin() + 3, tokens.end()};
+}
+
+TEST(Worker, OnASimulatedDeviceLivesTheSameLifeAndAnswersFixedTokens) {
+  for (const std::int64_t tp : {1, 4}) {
+    SCOPED_TRACE(tp);
+    Supervisor supervisor(tp);
+    supervisor.options().values.devices = "simulated:94GiB";
+    ASSERT_NO_FATAL_FAILURE(supervisor.start());
+    auto router = Channel::connect(supervisor.request_endpoint());
+    ASSERT_TRUE(router) << router.error().message;
+    ASSERT_TRUE(router->send(twenty_tokens()));
+    EXPECT_EQ(read_answer(*router), twenty_fixed_tokens(supervisor.vocab()));
+    supervisor.say_to_all(Ping{1});
+    supervisor.expect_from_all<Pong>([](const std::string&, const Pong& pong) {
+      EXPECT_GE(pong.steps, 20);
+      EXPECT_EQ(pong.kv_blocks_touched, 1);
+    });
+    supervisor.say_to_all(Drain{.deadline_ms = 10'000});
+    EXPECT_EQ(supervisor.exit_codes(), std::vector<int>(static_cast<std::size_t>(tp), 0));
+  }
+}
+
+TEST(Worker, OnASimulatedDeviceThatIsTooSmallSaysWhatItLacks) {
+  Supervisor supervisor(1);
+  supervisor.options().values.devices = "simulated:1MiB";
+  ASSERT_NO_FATAL_FAILURE(supervisor.load());
+  supervisor.expect_from_all<Fault>([](const std::string&, const Fault& fault) {
+    EXPECT_EQ(fault.code, "does_not_fit");
+    EXPECT_NE(fault.message.find("the simulated device is out of memory"), std::string::npos);
+  });
+  EXPECT_EQ(supervisor.exit_codes(), std::vector<int>{3});
 }
 
 TEST(Worker, CanBeCalledOffBeforeItIsReady) {

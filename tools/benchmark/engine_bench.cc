@@ -86,14 +86,15 @@ Result<std::unique_ptr<Rank>> load(const Arguments& arguments) {
                     .collective = make_single_collective()};
   auto rank = TRY(Rank::load(std::move(setup), [](const LoadProgress&) {}));
   const Blocks blocks = ceil_div(arguments.tokens + kDecodeWarmUp, kKvBlockTokens);
-  TRY(rank->engine().allocate_kv(blocks * arguments.batch, arguments.batch));
+  TRY(rank->engine().allocate_kv(
+      {.blocks = blocks * arguments.batch, .sequences_max = arguments.batch}));
   return rank;
 }
 
 // One step: each sequence of the batch has `rows` tokens more, from `position`.
-StepPlan step_of(const Engine& engine, std::int64_t batch, Tokens rows, Tokens position) {
+StepPlan step_of(const StepRunner& engine, std::int64_t batch, Tokens rows, Tokens position) {
   StepPlan plan;
-  const auto blocks = static_cast<std::int32_t>(engine.cache().blocks / batch);
+  const auto blocks = static_cast<std::int32_t>(engine.step_limits().kv_blocks / batch);
   for (std::int64_t i = 0; i < batch; ++i) {
     plan.sequences.push_back({.row = static_cast<std::int32_t>(plan.ids.size()),
                               .tokens = static_cast<std::int32_t>(rows),
@@ -112,7 +113,7 @@ StepPlan step_of(const Engine& engine, std::int64_t batch, Tokens rows, Tokens p
 }
 
 Result<double> tokens_per_second(Rank& rank, const Arguments& arguments) {
-  Engine& engine = rank.engine();
+  StepRunner& engine = rank.engine();
   if (arguments.test == "prefill") {
     const StepPlan plan = step_of(engine, 1, arguments.tokens, 0);
     TRY(check_step(plan, engine.step_limits()));
@@ -141,12 +142,12 @@ Status run(const Arguments& arguments) {
     result.set("test", arguments.test);
     result.set("tokens", arguments.tokens);
     result.set("batch", arguments.batch);
-    result.set("backend", rank->backend().description());
+    result.set("backend", rank->description());
     result.set("load_seconds", load_seconds);
     result.set("tokens_per_second", speed);
     std::printf("%s\n", dump_json(result).c_str());
   } else {
-    std::printf("%s\nload %.3f s\n%s %.1f tokens/s\n", rank->backend().description().c_str(),
+    std::printf("%s\nload %.3f s\n%s %.1f tokens/s\n", rank->description().c_str(),
                 load_seconds, arguments.test.c_str(), speed);
   }
   return {};

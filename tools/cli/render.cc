@@ -53,6 +53,38 @@ std::string rank_line(const Json& rank) {
                      restarts > 0 ? fmt::format("  (restarted {} times)", restarts) : "");
 }
 
+// Of each rank: everything but KV as planned and measured, then KV as planned, committed and
+// touched.
+std::string memory_text(const Json& replica) {
+  std::string text;
+  for (const Json& rank : items_at(replica, {"ranks"})) {
+    const Json* measured = json_at(rank, {"memory", "measured"});
+    if (measured == nullptr || !measured->is_integer()) continue;
+    const auto bytes = [&](std::initializer_list<std::string_view> path) {
+      return format_bytes(int_at(rank, path));
+    };
+    text += fmt::format("  {:<5} {:>11} {:>11} {:>13} {:>11} {:>11}  {}\n", int_at(rank, {"rank"}),
+                        bytes({"memory", "planned"}), format_bytes(measured->as_int()),
+                        bytes({"memory", "kv", "planned"}), bytes({"memory", "kv", "committed"}),
+                        bytes({"memory", "kv", "touched"}), text_at(rank, {"memory", "source"}));
+  }
+  if (text.empty()) return text;
+  return fmt::format("  {:<5} {:>11} {:>11} {:>13} {:>11} {:>11}  {}\n", "rank", "planned",
+                     "measured", "KV: planned", "committed", "touched", "measured by") +
+         text;
+}
+
+std::string drift_text(const Json& status) {
+  std::string text;
+  for (const Json& drift : items_at(status, {"drift"})) {
+    text +=
+        fmt::format("drift: {}: planned {}, measured {} on {} ranks\n", text_at(drift, {"term"}),
+                    format_bytes(int_at(drift, {"planned"})),
+                    format_bytes(int_at(drift, {"measured"})), items_at(drift, {"ranks"}).size());
+  }
+  return text;
+}
+
 std::string replica_text(const Json& replica) {
   std::string text = fmt::format(
       "replica {}: {}, {} running, {} waiting, {:.1f} tokens/s, KV {} of {} blocks",
@@ -65,7 +97,7 @@ std::string replica_text(const Json& replica) {
   text += fmt::format("\n  {:<5} {:<8} {:<14} {:>11}  {}\n", "rank", "pid", "state", "memory",
                       "device");
   for (const Json& rank : items_at(replica, {"ranks"})) text += rank_line(rank);
-  return text;
+  return text + memory_text(replica);
 }
 
 std::string router_text(const Json& status) {
@@ -125,6 +157,7 @@ std::string render_status(const Json& status) {
         fmt::format("queue: {} waiting, {} running, {:.1f} tokens/s\n", int_at(status, {"queue"}),
                     int_at(status, {"running"}), number_at(status, {"tokens_per_second"}));
   }
+  text += drift_text(status);
   text += fault_text(status);
   return text;
 }

@@ -32,7 +32,10 @@ Result<int> start_in_daemon(const Invocation& call) {
   if (!call.options.values.model.empty()) {
     OptionSet options = call.options;
     // The daemon may work in another folder.
-    options.values.model = std::filesystem::absolute(options.values.model).string();
+    for (std::string* path :
+         {&options.values.model, &options.values.machine, &options.values.simulation}) {
+      if (!path->empty()) *path = std::filesystem::absolute(*path).string();
+    }
     arguments.set("options", option_set_to_json(options));
   }
   const Reply reply = TRY(run_operation(call, {.verb = "start", .arguments = arguments}));

@@ -13,13 +13,9 @@
 #include "shared/model/shard_plan.h"
 #include "worker/arena.h"
 #include "worker/graph/weights.h"
+#include "worker/load/load_progress.h"
 
 namespace plimsoll {
-
-struct LoadProgress {
-  Bytes done = 0;  // of packed bytes
-  Bytes total = 0;
-};
 
 // REQUIRES: `spec` was read from `file`. Errors: the arena's (internal), the backend's; a weight
 // that the graph has no place for (internal).

@@ -42,6 +42,17 @@ TEST_F(OptionParse, NothingGivesTheDefaults) {
   EXPECT_TRUE(set->origins.empty());
 }
 
+TEST_F(OptionParse, ASwitchNeedsNoValue) {
+  sources_.flags = {"--kv-prefault", "--port", "6"};
+  const Result<OptionSet> set = parse_options(sources_);
+  ASSERT_TRUE(set) << set.error().message;
+  EXPECT_EQ(set->values.kv_prefault, "on");
+  EXPECT_EQ(set->values.port, 6);
+  EXPECT_EQ(set->origin("kv-prefault").place, "--kv-prefault");
+  sources_.flags = {"--kv-prefault", "off"};
+  EXPECT_EQ(parse_options(sources_)->values.kv_prefault, "off");
+}
+
 TEST_F(OptionParse, FlagWinsOverEnvironmentOverFile) {
   config("port = 1\ntp = 2\ndp = 3\n");
   sources_.environment = {{"PLIMSOLL_PORT", "4"}, {"PLIMSOLL_TP", "5"}, {"HOME", "/"}};

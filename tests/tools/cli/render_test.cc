@@ -26,11 +26,15 @@ Json sample_status() {
        "kv": {"blocks": 256, "used": 12},
        "ranks": [
          {"rank": 0, "pid": 10, "device": "cpu avx2, 1 thread", "state": "ready",
-          "memory_bytes": 104857600, "restarts": 0},
+          "memory_bytes": 104857600, "restarts": 0,
+          "memory": {"planned": 83886080, "measured": 85983232, "source": "PSS",
+                     "kv": {"planned": 20971520, "committed": 18874368, "touched": 1048576}}},
          {"rank": 1, "pid": 11, "device": "cpu avx2, 1 thread", "state": "loading",
           "progress": {"done": 1, "total": 4}, "memory_bytes": 52428800, "restarts": 2}]},
       {"replica": 1, "state": "waiting", "retry_in_s": 1.5, "ranks": [
          {"rank": 0, "pid": 0, "device": "", "state": "gone", "memory_bytes": 0}]}],
+    "drift": [{"term": "process", "planned": 10485760, "measured": 12582912, "tolerance": 1677721,
+               "ranks": ["0.0"]}],
     "last_fault": {"time": 1700000000, "message": "killed by signal 9 (SIGKILL)",
                    "replica": 0, "rank": 1}})json");
   EXPECT_TRUE(json);

@@ -1,0 +1,166 @@
+"""Simulated devices: a launch of eight ranks through the real daemon, workers, router and messages."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import tempfile
+import unittest
+
+from deployment import Deployment, SystemTest, tiny_model, wait_until
+
+RANKS = 8
+
+
+def fixed_tokens(prompt, count):
+    """What docs/simulation.md promises, as long as ids stay within the vocabulary."""
+    tokens = list(prompt)
+    for _ in range(count):
+        tokens.append(tokens[-1] + len(tokens))
+    return tokens[len(prompt):]
+
+
+class Simulated(SystemTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plimsoll-models-"))
+        # A block of KV takes 64 KiB of each rank.
+        cls.model = tiny_model(cls.folder, seed=1, heads=8, kv_heads=8, head_dim=256)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def simulation(self, **content):
+        path = self.folder / f"{self.id().rsplit('.', 1)[1]}.json"
+        path.write_text(json.dumps(content))
+        return path
+
+    def deployment(self, *options, size="94GiB", **simulation):
+        more = ("--simulation", self.simulation(**simulation)) if simulation else ()
+        return Deployment(self.model, "--tp", RANKS, "--devices", f"simulated:{size}",
+                          "--max-running-requests", 4, *more, *options)
+
+    def check_answer(self, server, prompt, count):
+        """The text of an answer is that of the tokens that must come."""
+        text = server.completion(prompt, max_tokens=count, ignore_eos=True)["choices"][0]["text"]
+        _, expected, _ = server.request("POST", "/detokenize", {"tokens": fixed_tokens(prompt, count)})
+        self.assertIn(text, expected.values())
+
+    def kv(self, server):
+        return [rank["memory"]["kv"] for rank in server.workers()]
+
+    def test_eight_ranks_answer_fixed_tokens_and_hold_no_memory(self):
+        with self.deployment("--kv-prefault") as server:
+            workers = server.workers()
+            self.assertEqual([rank["device"] for rank in workers], ["simulated, 94.00 GiB"] * RANKS)
+            prompt = [65, 66, 67]
+            self.check_answer(server, prompt, 5)
+            for rank in server.workers():
+                memory = rank["memory"]
+                self.assertEqual(memory["source"], "simulated device")
+                for row in memory["rows"]:
+                    self.assertIn(row["measured"], (row["planned"], None), row)
+                self.assertEqual(memory["kv"]["touched"], memory["kv"]["committed"])
+                self.assertEqual(memory["kv"]["planned"], memory["kv"]["committed"])
+                self.assertLess(resident(rank["pid"]), 64 << 20)
+            self.assertEqual(server.status()["drift"], [])
+
+    def test_hidden_costs_are_drift_and_kv_shrinks_on_all_ranks_alike(self):
+        # 8 GiB of KV are planned in 16 GiB.
+        with self.deployment("--max-total-tokens", 4 << 20, size="16GiB", costs=[
+                {"term": "context", "bytes": "6GiB"},
+                {"term": "neighbour", "bytes": "4GiB", "when": "loading", "ranks": [3]},
+                {"term": "lazy buffers", "bytes": "300MiB", "when": "first step", "ranks": [5]},
+        ]) as server:
+            kv = self.kv(server)
+            self.assertEqual(len({one["committed"] for one in kv}), 1, "all ranks have the same")
+            self.assertLess(kv[0]["committed"], kv[0]["planned"])
+            self.assertGreater(kv[0]["committed"], 1 << 30)
+            log = server.log()
+            self.assertEqual(len(re.findall(r"drift of context: planned [^,]*, measured 6.00 GiB", log)), 1,
+                             "once, not by rank")
+            self.assertEqual(log.count("drift of lazy buffers: planned 0 B, measured 300.0 MiB"), 1)
+            self.assertEqual(log.count("(other processes hold 4.00 GiB)"), 1)
+            self.assertEqual(server.workers()[3]["memory"]["neighbours"], 4 << 30)
+            drift = {row["term"]: row["ranks"] for row in server.status()["drift"]}
+            self.assertEqual(drift["lazy buffers"], ["0.5"])
+            self.assertEqual(drift["context"], [f"0.{rank}" for rank in range(RANKS)])
+            self.check_answer(server, [70], 3)
+
+    def test_what_no_longer_fits_is_refused_once(self):
+        server = self.deployment(size="16GiB",
+                                 costs=[{"term": "neighbour", "bytes": "16GiB", "when": "loaded"}])
+        server.launch()
+        code = server.daemon.wait(30)
+        log = server.log()
+        server.stop()
+        self.assertEqual(code, 3, log)
+        self.assertEqual(log.count("the launch does not fit: now that the weights are loaded"), 1, log)
+        self.assertRegex(log, r"0 B free now \(other processes hold 1\d\.\d\d GiB\)")
+
+    def test_a_device_that_is_full_is_said_once_for_all_ranks(self):
+        server = self.deployment(size="16GiB", costs=[{"term": "context", "bytes": "17GiB"}])
+        server.launch()
+        code = server.daemon.wait(30)
+        log = server.log()
+        server.stop()
+        self.assertEqual(code, 3, log)
+        self.assertEqual(log.count(" E worker "), 0, log)
+        self.assertRegex(log, "context needs 17.00 GiB and 16.00 GiB of 16.00 GiB are free; 7 peers left with it; it is not")
+
+    def test_an_arena_that_overruns_names_the_row_of_the_plan(self):
+        server = self.deployment(costs=[{"term": "weights", "bytes": "1GiB", "ranks": [2]}])
+        server.launch()
+        code = wait_until("it gives up", server.daemon.poll, 60)
+        log = server.log()
+        server.stop()
+        self.assertEqual(code, 1, log)
+        self.assertIn('the plan\'s row "weights" has', log)
+
+    def test_a_killed_rank_is_started_again_and_the_answer_goes_on(self):
+        with self.deployment(step_time="20ms") as server:
+            before = server.workers()
+            os.kill(before[5]["pid"], signal.SIGKILL)
+            wait_until("the replica is restarted",
+                       lambda: server.status()["replicas"][0]["incarnation"] != 1
+                       and server.status()["state"] == "serving"
+                       and {r["state"] for r in server.workers()} == {"ready"}, 30)
+            after = server.workers()
+            self.assertFalse({r["pid"] for r in before} & {r["pid"] for r in after})
+            self.assertIn("rank 5", server.status()["last_fault"]["message"])
+            self.check_answer(server, [80], 4)
+
+    def test_a_slow_load_shows_progress(self):
+        server = self.deployment(load_time="2s")
+        try:
+            server.launch()
+            wait_until("part of the weights is there",
+                       lambda: 0 < server.status().get("progress", {}).get("done", 0)
+                       < server.status().get("progress", {}).get("total", 0), 20)
+            server.wait_serving()
+            server.stop()
+        except BaseException:
+            server.stop(check=False)
+            raise
+
+    def test_a_simulation_with_a_mistake_is_refused_before_anything_starts(self):
+        server = self.deployment(costs=[{"term": "context", "byte": "1GiB"}])
+        server.launch()
+        code = server.daemon.wait(20)
+        log = server.log()
+        server.stop()
+        self.assertEqual(code, 78, log)
+        self.assertIn("costs[0] 'byte' is not one of", log)
+
+
+def resident(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,52 @@
+#include "worker/process_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/fake_root.h"
+#include "worker/arena.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(ProcessMemory, ReadsThePartsOfThePss) {
+  const FakeRoot root("process_memory_1");
+  root.file("proc/self/smaps_rollup",
+            "55d8-7ffe ---p 00000000 00:00 0  [rollup]\nRss:            9000 kB\nPss:            "
+            "7000 kB\nPss_Anon:       5000 kB\nPss_File:       1500 kB\nPss_Shmem:       500 kB\n");
+  const Result<ProcessMemory> memory = read_process_memory(root.path());
+  ASSERT_TRUE(memory) << memory.error().message;
+  EXPECT_EQ(memory->total, 7000 * kKiB);
+  EXPECT_EQ(memory->anonymous, 5000 * kKiB);
+  EXPECT_EQ(memory->file, 1500 * kKiB);
+  EXPECT_EQ(memory->shared, 500 * kKiB);
+}
+
+TEST(ProcessMemory, AFileWithoutPssIsNoAnswer) {
+  const FakeRoot root("process_memory_2");
+  EXPECT_FALSE(read_process_memory(root.path()));
+  root.file("proc/self/smaps_rollup", "Rss: 1 kB\n");
+  EXPECT_FALSE(read_process_memory(root.path()));
+}
+
+TEST(ProcessMemory, OfThisProcessIsMoreThanNothing) {
+  const Result<ProcessMemory> memory = read_process_memory();
+  ASSERT_TRUE(memory) << memory.error().message;
+  EXPECT_GT(memory->anonymous, 0);
+  EXPECT_GE(memory->total, memory->anonymous);
+}
+
+TEST(ProcessMemory, PagesCountOnceTheyAreTouched) {
+  const auto map = MappedMemory::create({.bytes = 1 * kMiB, .huge_pages = false, .purpose = "a"});
+  ASSERT_TRUE(map);
+  const std::span<std::byte> bytes = map->bytes();
+  EXPECT_EQ(*touched_bytes(bytes), 0);
+  bytes[0] = std::byte{1};
+  bytes[300 * 1024] = std::byte{1};
+  EXPECT_EQ(*touched_bytes(bytes), 8 * kKiB);
+  ASSERT_TRUE(map->populate("a"));
+  EXPECT_EQ(*touched_bytes(bytes), kMiB);
+  EXPECT_EQ(*touched_bytes({}), 0);
+}
+
+}  // namespace
+}  // namespace plimsoll

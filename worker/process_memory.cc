@@ -1,0 +1,68 @@
+#include "worker/process_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shared/base/file.h"
+#include "shared/base/text.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kRollupBytesMax = 64 * 1024;
+constexpr std::size_t kPagesAtOnce = 64 * 1024;
+
+}  // namespace
+
+Result<ProcessMemory> read_process_memory(const std::filesystem::path& root) {
+  const std::string rollup = TRY(read_file(root / "proc/self/smaps_rollup", kRollupBytesMax));
+  ProcessMemory memory;
+  bool has_total = false;
+  for (const std::string_view line : split(rollup, '\n')) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::string_view name = line.substr(0, colon);
+    const std::string_view value = trim(line.substr(colon + 1));
+    Bytes kib = 0;
+    std::from_chars(value.data(), value.data() + value.size(), kib);
+    if (name == "Pss") memory.total = kib * kKiB;
+    if (name == "Pss_Anon") memory.anonymous = kib * kKiB;
+    if (name == "Pss_File") memory.file = kib * kKiB;
+    if (name == "Pss_Shmem") memory.shared = kib * kKiB;
+    has_total = has_total || name == "Pss";
+  }
+  if (has_total) return memory;
+  return unavailable("read /proc/self/smaps_rollup: there is no Pss");
+}
+
+Result<Bytes> touched_bytes(std::span<const std::byte> memory) {
+  if (memory.empty()) return Bytes{0};
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
+  std::vector<unsigned char> is_there(kPagesAtOnce);
+  Bytes touched = 0;
+  for (std::uintptr_t at = begin; at < end; at += kPagesAtOnce * page) {
+    const std::size_t length = std::min<std::size_t>(kPagesAtOnce * page, end - at);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address within the map, at a page's start
+    if (::mincore(reinterpret_cast<void*>(at), length, is_there.data()) != 0) {
+      return unavailable(fmt::format("ask which pages are there: {}", std::strerror(errno)));
+    }
+    const std::size_t pages = (length + page - 1) / page;
+    for (std::size_t i = 0; i < pages; ++i) {
+      touched += static_cast<Bytes>(is_there[i] & 1U) * static_cast<Bytes>(page);
+    }
+  }
+  return touched;
+}
+
+}  // namespace plimsoll

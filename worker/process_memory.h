@@ -1,0 +1,27 @@
+// ProcessMemory: what the kernel says that this process holds, and what of a map it has touched.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+#include "shared/base/result.h"
+#include "shared/base/units.h"
+
+namespace plimsoll {
+
+// Proportional: a page that n processes share counts as an n-th in each.
+struct ProcessMemory {
+  Bytes total = 0;
+  Bytes anonymous = 0;
+  Bytes file = 0;    // program, libraries, mapped files
+  Bytes shared = 0;  // shared memory
+};
+
+// /proc/self/smaps_rollup; `root` stands before /proc, for tests. Errors: not_found, unavailable.
+Result<ProcessMemory> read_process_memory(const std::filesystem::path& root = "/");
+
+// Of an anonymous map. Errors: unavailable, where the kernel does not say.
+Result<Bytes> touched_bytes(std::span<const std::byte> memory);
+
+}  // namespace plimsoll
