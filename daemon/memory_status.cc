@@ -60,6 +60,7 @@ Json drifts_json(const std::vector<Drift>& drifts) {
     for (const std::string& rank : drift.ranks) ranks.push(rank);
     list.push(Json::object({{"term", drift.term},
                             {"planned", drift.planned},
+                            {"trust", trust_name(drift.trust)},
                             {"measured", drift.measured},
                             {"tolerance", drift.tolerance},
                             {"ranks", std::move(ranks)}}));

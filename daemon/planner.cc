@@ -11,11 +11,14 @@
 #include "shared/base/file.h"
 #include "shared/base/text.h"
 #include "shared/generation/fingerprint.h"
+#include "shared/generation/learned_terms.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/model_input.h"
 #include "shared/memory/simulation.h"
+#include "shared/model/model_source.h"
 #include "shared/options/device_choice.h"
+#include "shared/options/folders.h"
 
 namespace plimsoll {
 namespace {
@@ -119,15 +122,16 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   }
   const std::string& model = options.values.model;
   const PlanModels models = TRY(read_plan_models(options.values, machine));
-  const MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
-
-  LaunchPlan launch;
-  launch.refusal = plan.refusal;
   const std::vector<std::string> variables = own_variables();
+  LaunchPlan launch;
   launch.environment = read_fingerprint({.machine = machine,
                                          .model = model,
                                          .variables = variables,
                                          .build = "plimsoll " PLIMSOLL_VERSION});
+  add_learned(read_learned_terms(state_folder(options.values), {launch.environment, options}),
+              machine);
+  const MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
+  launch.refusal = plan.refusal;
   launch.options = options;
   launch.options_json = option_set_to_json(options);
   launch.plan_json = memory_plan_to_json(plan);
@@ -138,7 +142,8 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   launch.context_length = plan.decisions.context_length;
   launch.served_model_name = options.values.served_model_name;
   if (launch.served_model_name.empty()) {
-    launch.served_model_name = std::filesystem::path(model).stem().string();
+    launch.served_model_name =
+        is_description(model) ? models.model.name : std::filesystem::path(model).stem().string();
   }
   for (const RankPlan& rank : plan.ranks) {
     launch.rank_bytes.push_back(rank.total());
@@ -151,7 +156,7 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
 Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own) {
   Planned planned{.plan = make_launch_plan(options, own), .options = options};
   if (!planned.plan) return planned;
-  const Result<Machine> machine = find_machine(options.values);
+  Result<Machine> machine = find_machine(options.values);
   // Nobody else is on simulated devices.
   if (!machine || std::ranges::any_of(machine->devices, &Device::is_simulated)) return planned;
   std::vector<std::string> holders = holder_lines(*machine, own);
@@ -159,6 +164,9 @@ Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own)
     for (std::string& line : holders) planned.plan->notes.push_back(std::move(line));
     return planned;
   }
+  add_learned(
+      read_learned_terms(state_folder(options.values), {planned.plan->environment, options}),
+      *machine);
   if (!fits_alone(*machine, options)) return planned;  // nobody else is to blame
   std::string& message = planned.plan->refusal->message;
   message += fmt::format("\nOther processes hold the memory that it would fit in:{}",

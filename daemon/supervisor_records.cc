@@ -103,6 +103,9 @@ void Supervisor::end_record(Outcome outcome, const std::string& message, TimePoi
   if (record_.number == 0 || record_.ended != 0) return;
   record_.outcome = outcome;
   record_.message = message;
+  // What a launch that failed has measured is known before the next one loads anything.
+  const bool has_measured = !record_.measured.as_array().empty();
+  if (!has_measured && deployment_ != nullptr) record_.measured = measured_of(*deployment_);
   if (outcome == Outcome::stopped && !record_.known_good) record_.message = "before it had served";
   record_.ended = unix_time(now);
   write_record();

@@ -91,11 +91,13 @@ Status SimulatedRank::take_phase(SimulatedPhase phase) {
   return {};
 }
 
-// Rows of the plan of which nothing else is known take what was planned. A margin is nobody's.
+// Rows of the plan of which nothing else is known take what was planned. A margin is nobody's, and
+// the process is what was once measured and had no row: here it is a cost by its own name.
 Status SimulatedRank::take_rest() {
   for (const PlanRow& row : setup_.plan.rows) {
     const bool is_taken = row.term == Term::weights || row.term == Term::kv ||
-                          row.trust == Trust::margin || cost_of(term_name(row.term)) != nullptr;
+                          row.term == Term::process || row.trust == Trust::margin ||
+                          cost_of(term_name(row.term)) != nullptr;
     if (!is_taken) TRY(take(term_name(row.term), row.bytes));
   }
   return {};

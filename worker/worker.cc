@@ -17,6 +17,8 @@
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
 #include "shared/control/channel.h"
+#include "shared/memory/memory_report.h"
+#include "shared/memory/memory_terms.h"
 #include "shared/memory/step_message.h"
 #include "worker/collective/shm_collective.h"
 #include "worker/crash_handler.h"
@@ -55,6 +57,7 @@ class Worker {
   Status join_group(Rank::Setup& setup);
   bool has_peers() const { return launched_.shards.ranks.size() > 1; }
   void mark(Activity activity) const;
+  void log_ledger(Blocks kv_blocks) const;
   Status commit();
   Status start_leader(const StepLimits& limits);
   Status start_follower(const StepLimits& limits);
@@ -226,6 +229,22 @@ void Worker::report(const LoadProgress& progress) {
   say(Progress{.phase = "loading", .done = progress.done, .total = progress.total});
 }
 
+// Each row of the plan as `plimsoll plan --explain` prints it, beside what it has come to.
+void Worker::log_ledger(Blocks kv_blocks) const {
+  const Measured measured = rank_->measure();
+  for (const PlanRow& row : launched_.plan.rows) {
+    const auto found = measured.terms.find(std::string_view(term_name(row.term)));
+    std::string came_to = found == measured.terms.end()
+                              ? std::string()
+                              : fmt::format("; measured {} B", grouped(found->second));
+    if (row.term == Term::kv) {
+      came_to = fmt::format("; committed {} of {} blocks = {} B", grouped(kv_blocks),
+                            grouped(launched_.kv_blocks), grouped(measured.kv_committed));
+    }
+    LOG_INFO("{}{}", row_line(row), came_to);
+  }
+}
+
 Status Worker::commit() {
   const Commit committed = TRY(await<Commit>("Commit"));
   if (committed.kv_blocks < 1 || committed.kv_blocks > launched_.kv_blocks) {
@@ -235,6 +254,7 @@ Status Worker::commit() {
   TRY(rank_->engine().allocate_kv({.blocks = committed.kv_blocks,
                                    .sequences_max = launched_.running_requests_max,
                                    .prefault = launched_.options.kv_prefault == "on"}));
+  log_ledger(committed.kv_blocks);
   mark(Activity::warming);
   say(Progress{.phase = "warming", .done = 0, .total = 1});
   const StepLimits& limits = rank_->engine().step_limits();

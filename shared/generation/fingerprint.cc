@@ -11,6 +11,7 @@
 
 #include "shared/base/file.h"
 #include "shared/base/text.h"
+#include "shared/generation/library_version.h"
 
 namespace plimsoll {
 namespace {
@@ -203,6 +204,8 @@ std::vector<Setting> read_fingerprint(const FingerprintSources& sources) {
                     device.numa_node, device.uuid.empty() ? "" : ", " + device.uuid));
   }
   add("driver", driver_version(sources.root));
+  add("cuda", library_version("libcudart.so", sources.variables, sources.root));
+  add("nccl", library_version("libnccl.so", sources.variables, sources.root));
   add_pci_gpus(sources.root, out);
   if (!sources.model.empty()) {
     const Result<std::string> model = model_fingerprint(sources.model);

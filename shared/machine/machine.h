@@ -53,6 +53,8 @@ struct LearnedTerm {
   std::string term;  // "graphs"
   Bytes bytes = 0;   // of each rank
   std::string from;  // "generation 7"
+  // Of graphs: the largest captured batch, of which alone it is true; unset: of every one.
+  std::optional<std::int64_t> graph_batch = {};
 };
 
 struct Machine {

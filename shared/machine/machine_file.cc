@@ -201,6 +201,9 @@ Status read_learned(const Json& json, Machine& machine) {
     Keys in(json, "learned");
     LearnedTerm learned{.term = term, .bytes = 0, .from = "the description"};
     TRY(in.size(term, learned.bytes));
+    // A term that is needed and said to be nothing would be found missing only under load.
+    if (learned.bytes == 0)
+      return in.mistake(term, "more than nothing; leave it out to compute it");
     machine.learned.push_back(std::move(learned));
   }
   return {};

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/memory/memory_window.h"
 #include "shared/memory/plan_refusal.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/memory/step_message.h"
@@ -107,9 +110,37 @@ std::string total_too_small(const OptionSet& options, const Fit& fit) {
       needed * kKvBlockTokens, std::max<Tokens>(1, fit.kv_blocks * kKvBlockTokens));
 }
 
+// What KV would be without the option that sizes it, and the share of memory that this comes to.
+std::optional<std::string> auto_line(const PlanQuestion& question, const FitInputs& in) {
+  Options plain = question.options.values;
+  plain.mem_fraction_static.reset();
+  plain.gpu_memory_utilization.reset();
+  plain.kv_cache_bytes.reset();
+  const Result<PlanProblem> problem =
+      make_problem(question.machine, question.model, plain, nullptr);
+  if (!problem) return std::nullopt;
+  const std::optional<AutoChoice> choice = find_auto_choice(problem->fit);
+  if (!choice) return std::nullopt;
+  const Fit fit = decide_fit(problem->fit);
+  Bytes filled = 0;
+  for (const RankShape& rank : problem->fit.ranks) {
+    filled = std::max(filled, fit.kv_blocks * rank_block_bytes(rank) +
+                                  static_bytes(ledger_bytes(problem->fit, rank, fit.step)));
+  }
+  std::string line = fmt::format("  auto would choose KV of {} ({} tokens, context {})",
+                                 format_bytes(choice->kv_bytes), grouped(choice->kv_tokens),
+                                 grouped(choice->context_length));
+  if (in.free_before_weights > 0 && filled <= in.free_before_weights) {
+    line += fmt::format(": mem-fraction-static {}",
+                        format_fraction(fraction_of(filled, in.free_before_weights)));
+  }
+  return line;
+}
+
 // What an option gives for KV is less than one request needs.
-std::string rule_too_small(const PlanProblem& problem, const OptionSet& options, const Fit& fit,
+std::string rule_too_small(const PlanQuestion& question, const PlanProblem& problem, const Fit& fit,
                            const MemoryWindow& window) {
+  const OptionSet& options = question.options;
   const FitInputs& in = problem.fit;
   Bytes least = kv_bytes_by_rule(in, in.ranks.front(), fit.step);
   const RankShape* tightest = &in.ranks.front();
@@ -124,7 +155,13 @@ std::string rule_too_small(const PlanProblem& problem, const OptionSet& options,
       "raise it",
       format_bytes(least), tightest->index, grouped(fit.step.context_length),
       format_bytes(blocks_of_tokens(fit.step.context_length) * rank_block_bytes(*tightest)))};
+  for (std::string& line : rule_arithmetic(in, *tightest, fit.step)) {
+    lines.push_back(std::move(line));
+  }
+  lines.push_back(trust_line(ledger_rows(in, *tightest, fit.step)));
   for (std::string& line : option_lines(problem, options, fit)) lines.push_back(std::move(line));
+  for (std::string& line : other_windows(window, "")) lines.push_back(std::move(line));
+  if (const auto line = auto_line(question, in)) lines.push_back(*line);
   const Bytes needed = neediest_rank(in, fit).bytes;
   for (std::string& line : remedies(problem, window, needed)) lines.push_back(std::move(line));
   return join(lines, "\n");
@@ -158,7 +195,7 @@ std::string cpu_refusal(const PlanQuestion& question, const PlanProblem& problem
   const Blocks one = blocks_of_tokens(fit.step.context_length);
   if (step_blocks_max(in, fit.step) < one) return ring_too_small(problem, fit, window);
   if (!fit.holds_one && in.rule != KvRule::demand) {
-    return rule_too_small(problem, options, fit, window);
+    return rule_too_small(question, problem, fit, window);
   }
   if (fit.kv_blocks < one) return total_too_small(options, fit);
   const NeediestRank neediest = neediest_rank(in, fit);
@@ -177,10 +214,12 @@ std::string cpu_refusal(const PlanQuestion& question, const PlanProblem& problem
                   in.max_total_tokens
                       ? fmt::format("{} tokens", grouped(*in.max_total_tokens))
                       : fmt::format("one request of {} tokens", grouped(fit.step.context_length))),
-      fmt::format("  binding: {}, {} ({})", term_name(binding.term), format_bytes(binding.bytes),
-                  binding.formula),
+      trust_line(rows),
+      fmt::format("  binding: {}, {} ({}: {})", term_name(binding.term),
+                  format_bytes(binding.bytes), trust_name(binding.trust), binding.formula),
       "Options that take part:"};
   for (std::string& line : option_lines(problem, options, fit)) lines.push_back(std::move(line));
+  for (std::string& line : other_windows(window, "")) lines.push_back(std::move(line));
   for (std::string& line : remedies(problem, window, neediest.bytes)) {
     lines.push_back(std::move(line));
   }

@@ -46,8 +46,8 @@ class Refusal {
       no_room_for_rows(bare);
     } else if (in_.rule == KvRule::demand) {
       no_room_for_kv();
-    } else if (!can_start()) {
-      held_by_others();
+    } else if (const RankShape* rank = claims_too_much()) {
+      held_by_others(*rank);
     } else if (!fit_.holds_one) {
       too_small();
     } else {
@@ -112,6 +112,7 @@ class Refusal {
     lines_.push_back(fmt::format("  {} = {}", sum_text(rows), format_bytes(needed)));
     lines_.push_back(fmt::format("  {} - {} = {} missing", format_bytes(needed),
                                  format_bytes(rank.budget), format_bytes(needed - rank.budget)));
+    lines_.push_back(trust_line(rows));
     binding(rank, rows);
   }
 
@@ -148,24 +149,25 @@ class Refusal {
   }
   std::string budget_source(std::size_t index) const { return budget_of(index).source; }
 
-  bool can_start() const {
-    if (in_.rule != KvRule::utilization) return true;
-    return std::ranges::all_of(in_.ranks, [&](const RankShape& rank) {
-      return share_of_bytes_up(rank.device->memory_total, in_.fraction) <= in_.free_at_start;
+  // Each device must have what is claimed of it; nullptr: all do.
+  const RankShape* claims_too_much() const {
+    if (in_.rule != KvRule::utilization) return nullptr;
+    const auto found = std::ranges::find_if(in_.ranks, [&](const RankShape& rank) {
+      return share_of_bytes_up(rank.device->memory_total, in_.fraction) > rank.free_at_start;
     });
+    return found == in_.ranks.end() ? nullptr : &*found;
   }
 
-  void held_by_others() {
-    const RankShape& rank = in_.ranks.front();
+  void held_by_others(const RankShape& rank) {
     const Bytes total = rank.device->memory_total;
     const Bytes wanted = share_of_bytes_up(total, in_.fraction);
     lines_.push_back(fmt::format(
         "the plan does not fit: {} claims {} of {}, and {} are free when a worker starts; lower "
         "it, or free memory",
-        rule_text(), format_bytes(wanted), rank_name(rank), format_bytes(in_.free_at_start)));
+        rule_text(), format_bytes(wanted), rank_name(rank), format_bytes(rank.free_at_start)));
     lines_.push_back(fmt::format("  {} x {} = {} > {}", format_bytes(total),
                                  value_of(option_of(in_.rule)), format_bytes(wanted),
-                                 format_bytes(in_.free_at_start)));
+                                 format_bytes(rank.free_at_start)));
   }
 
   // The rank that gets least, and how much.
@@ -192,7 +194,7 @@ class Refusal {
                              rule_text(), format_bytes(kv), rank_name(*rank), context_text(),
                              format_bytes(one_request() * rank_block_bytes(*rank)),
                              direction("raise")));
-    arithmetic(*rank, kv);
+    arithmetic(*rank);
     std::vector<PlanRow> rows = ledger_rows(in_, *rank, fit_.step);
     std::erase_if(rows, [&](const PlanRow& row) {
       return in_.rule == KvRule::static_fraction && term_phase(row.term) != Phase::load;
@@ -200,20 +202,9 @@ class Refusal {
     if (!rows.empty() && in_.rule != KvRule::bytes) binding(*rank, rows);
   }
 
-  void arithmetic(const RankShape& rank, Bytes kv) {
-    const TermBytes bytes = ledger_bytes(in_, rank, fit_.step);
-    if (in_.rule == KvRule::static_fraction) {
-      const Bytes base = in_.free_before_weights;
-      lines_.push_back("  kv = free after weights - free before weights x (1 - fraction)");
-      lines_.push_back(fmt::format("     = {} - {} x (1 - {}) = {}",
-                                   format_bytes(base - static_bytes(bytes)), format_bytes(base),
-                                   value_of("mem-fraction-static"), format_bytes(kv)));
-    } else if (in_.rule == KvRule::utilization) {
-      const Bytes taken = bytes.sum() - start_bytes(bytes) - bytes[Term::margin];
-      lines_.push_back("  kv = device total x utilization - what a worker takes after its start");
-      lines_.push_back(
-          fmt::format("     = {} x {} - {} = {}", format_bytes(rank.device->memory_total),
-                      value_of("gpu-memory-utilization"), format_bytes(taken), format_bytes(kv)));
+  void arithmetic(const RankShape& rank) {
+    for (std::string& line : rule_arithmetic(in_, rank, fit_.step)) {
+      lines_.push_back(std::move(line));
     }
   }
 
@@ -225,7 +216,7 @@ class Refusal {
         rule_text(), format_bytes(fit_.kv_blocks * rank_block_bytes(rank)), rank_name(rank),
         format_bytes(neediest.bytes), format_bytes(rank.budget), budget_source(neediest.index),
         direction("lower")));
-    arithmetic(rank, kv_bytes_by_rule(in_, rank, fit_.step));
+    arithmetic(rank);
     sum(rank, fit_);
   }
 
@@ -239,6 +230,11 @@ class Refusal {
       if (term_phase(row.term) != Phase::load) continue;
       lines_.push_back(fmt::format("  {} = {} ({}: {})", term_name(row.term),
                                    format_bytes(row.bytes), trust_name(row.trust), row.formula));
+    }
+    const bool is_given = std::ranges::any_of(
+        in_.overrides, [](const Override& figure) { return figure.term == Term::weights; });
+    for (const std::string& one : in_.model->assumptions) {
+      if (!is_given) lines_.push_back(fmt::format("  assumed: {}", one));
     }
     lines_.push_back(fmt::format("  KV = {} B a token and rank ({}, {})",
                                  grouped(rank.kv_token_bytes), kv_type_name(problem_.kv_type),
@@ -260,6 +256,9 @@ class Refusal {
     if (own != nullptr && in_.rule != KvRule::demand) {
       for (std::string& line : window_lines(*own)) lines_.push_back("  " + std::move(line));
       if (window_.fraction_of_any_kv) any_kv();
+    }
+    for (std::string& line : other_windows(window_, option_of(in_.rule))) {
+      lines_.push_back(std::move(line));
     }
     if (in_.rule == KvRule::static_fraction) sglang_auto();
     const std::optional<AutoChoice> choice = find_auto_choice(in_);

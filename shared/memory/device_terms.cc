@@ -35,6 +35,8 @@ constexpr Tokens kExpandedPrefix = 16'384;
 // Of one captured batch: the nodes of a layer, and the pool's share of a request.
 constexpr Bytes kGraphBytesPerLayer = 448 * kKiB;
 constexpr Bytes kGraphBytesPerRequest = 2 * kMiB;
+// Each captured all-reduce, two a layer, tells its peers where its buffer is: eight pointers.
+constexpr Bytes kRegistrationBytes = 64;
 
 struct Ladder {
   Bytes below;
@@ -116,21 +118,32 @@ std::int64_t stream_width(const DeviceTermInputs& in) {
   return (in.setting.tp > 1 ? 3 : 2) * in.model.hidden;
 }
 
-Bytes expanded_prefix_bytes(const DeviceTermInputs& in) {
+// Of the longest prefix that a chunk of so many tokens may follow.
+Bytes expanded_prefix_bytes(const DeviceTermInputs& in, Tokens chunk) {
   if (!in.model.latent) return 0;
-  const Tokens prefix = std::min(
-      kExpandedPrefix, std::max<Tokens>(0, in.step.context_length - in.step.step_tokens_max));
+  const Tokens prefix =
+      std::min(kExpandedPrefix, std::max<Tokens>(0, in.step.context_length - chunk));
   return prefix * in.rank.shard.heads.size() * (key_width(in.model) + value_width(in.model)) *
          kBf16;
 }
 
-// Every number of tokens up to the step's is reached (a prompt's last chunk is any length), so the
-// step is the peak of them; a chunk that follows a long prefix is what is added.
-Bytes activation_bytes(const DeviceTermInputs& in) {
-  const std::int64_t width =
-      stream_width(in) + std::max(attention_width(in), feed_forward_width(in));
-  return in.step.step_tokens_max * width * kBf16 + expanded_prefix_bytes(in);
+std::int64_t token_width(const DeviceTermInputs& in) {
+  return stream_width(in) + std::max(attention_width(in), feed_forward_width(in));
 }
+Bytes chunk_bytes(const DeviceTermInputs& in, Tokens chunk) {
+  return chunk * token_width(in) * kBf16 + expanded_prefix_bytes(in, chunk);
+}
+
+// Every chunk up to the step's length is reached (a prompt's last one is any length), and a shorter
+// one may follow a longer prefix. The sum is linear in the chunk up to where the prefix is cut, so
+// its peak is there or at the longest.
+Tokens peak_chunk(const DeviceTermInputs& in) {
+  const Tokens longest = in.step.step_tokens_max;
+  const Tokens cut =
+      std::clamp<Tokens>(in.step.context_length - kExpandedPrefix, 1, std::max<Tokens>(1, longest));
+  return chunk_bytes(in, cut) > chunk_bytes(in, longest) ? cut : longest;
+}
+Bytes activation_bytes(const DeviceTermInputs& in) { return chunk_bytes(in, peak_chunk(in)); }
 
 Bytes gemm_workspace(const Device& device) {
   if (device.compute_major >= 9) return kStreams * 64 * kMiB;
@@ -141,11 +154,10 @@ std::int64_t padded_batch(const DeviceTermInputs& in) {
   const std::int64_t kv_heads = std::max<std::int64_t>(1, in.rank.shard.kv_heads.size());
   return std::max(2 * multiprocessors(*in.rank.device) / kv_heads, in.step.max_running_requests);
 }
+// Partial outputs of split keys, a tile for each query head, and their sums.
 Bytes attention_workspace(const DeviceTermInputs& in) {
-  const std::int64_t heads_of_group = ceil_div(
-      in.rank.shard.heads.size(), std::max<std::int64_t>(1, in.rank.shard.kv_heads.size()));
-  return in.rank.shard.kv_heads.size() * padded_batch(in) *
-         std::max(kDecodeTileRows, heads_of_group) * (partial_width(in.model) + 1) * kFloat;
+  return in.rank.shard.heads.size() * padded_batch(in) * kDecodeTileRows *
+         (partial_width(in.model) + 1) * kFloat;
 }
 
 std::int64_t blocks_of_request(const DeviceTermInputs& in) {
@@ -174,24 +186,26 @@ std::string collective_formula(const DeviceTermInputs& in) {
 }
 
 std::string weights_formula(const DeviceTermInputs& in) {
-  const Bytes whole = in.rank.weights;
-  if (in.setting.tp == 1) return "all weights as stored";
-  return fmt::format("{} divided over {} ranks + {} that every rank holds",
-                     format_bytes(whole - in.rank.replicated), in.setting.tp,
-                     format_bytes(in.rank.replicated));
+  const bool by_config = in.model.weight_source == WeightSource::config && !in.model.groups.empty();
+  const char* source = by_config ? ", of the shapes and types that config.json says" : "";
+  if (in.setting.tp == 1) return fmt::format("all weights{}", by_config ? source : " as stored");
+  return fmt::format("{} divided over {} ranks + {} that every rank holds{}",
+                     format_bytes(in.rank.weights - in.rank.replicated), in.setting.tp,
+                     format_bytes(in.rank.replicated), source);
 }
 
 std::string activations_formula(const DeviceTermInputs& in) {
   const bool by_attention = attention_width(in) > feed_forward_width(in);
-  std::string text =
-      fmt::format("{} tokens x ({} stream + {} {}) x 2 B", grouped(in.step.step_tokens_max),
-                  grouped(stream_width(in)),
-                  grouped(by_attention ? attention_width(in) : feed_forward_width(in)),
-                  by_attention                   ? "attention"
-                  : in.model.experts.layers == 0 ? "feed-forward"
-                                                 : "experts");
-  if (expanded_prefix_bytes(in) > 0) {
-    text += fmt::format(" + {} of an expanded prefix", format_bytes(expanded_prefix_bytes(in)));
+  const Tokens chunk = peak_chunk(in);
+  std::string text = fmt::format(
+      "{} tokens x ({} stream + {} {}) x 2 B", grouped(chunk), grouped(stream_width(in)),
+      grouped(by_attention ? attention_width(in) : feed_forward_width(in)),
+      by_attention                   ? "attention"
+      : in.model.experts.layers == 0 ? "feed-forward"
+                                     : "experts");
+  if (expanded_prefix_bytes(in, chunk) > 0) {
+    text +=
+        fmt::format(" + {} of an expanded prefix", format_bytes(expanded_prefix_bytes(in, chunk)));
   }
   return text;
 }
@@ -199,8 +213,11 @@ std::string activations_formula(const DeviceTermInputs& in) {
 std::string graphs_formula(const DeviceTermInputs& in) {
   const std::int64_t largest = in.step.cuda_graph_max_bs;
   if (largest == 0) return "no graphs are captured";
-  return fmt::format("{} batches up to {} x {} layers x 448 KiB + {} requests x 2 MiB",
-                     graph_size_count(largest), largest, in.model.layers, largest);
+  std::string text = fmt::format("{} batches up to {} x {} layers x 448 KiB + {} requests x 2 MiB",
+                                 graph_size_count(largest), largest, in.model.layers, largest);
+  const std::int64_t addresses = registered_addresses(in.model.layers, largest, in.setting.tp);
+  if (addresses > 0) text += fmt::format(" + {} registered buffers x 64 B", grouped(addresses));
+  return text;
 }
 
 std::string context_formula(const Device& device) {
@@ -243,9 +260,15 @@ Bytes ep_buffer_bytes(std::int64_t experts, std::int64_t hidden, Tokens dispatch
 
 Bytes logit_row_bytes(std::int64_t vocab) { return vocab * (kBf16 + 2 * kFloat); }
 
-Bytes graph_bytes(std::int64_t layers, std::int64_t largest_batch) {
+Bytes graph_bytes(std::int64_t layers, std::int64_t largest_batch, std::int64_t tp) {
   return graph_size_count(largest_batch) * layers * kGraphBytesPerLayer +
-         largest_batch * kGraphBytesPerRequest;
+         largest_batch * kGraphBytesPerRequest +
+         registered_addresses(layers, largest_batch, tp) * kRegistrationBytes;
+}
+
+std::int64_t registered_addresses(std::int64_t layers, std::int64_t largest_batch,
+                                  std::int64_t tp) {
+  return custom_all_reduce_bytes(tp) > 0 ? graph_size_count(largest_batch) * layers * 2 : 0;
 }
 
 Bytes device_margin(Bytes device_total) { return std::max(256 * kMiB, device_total / 200); }
@@ -274,7 +297,7 @@ TermBytes device_term_bytes(const DeviceTermInputs& in) {
     bytes[Term::ep_buffer] =
         ep_buffer_bytes(in.model.experts.count, in.model.hidden, in.setting.ep_dispatch_tokens);
   }
-  bytes[Term::graphs] = graph_bytes(in.model.layers, in.step.cuda_graph_max_bs);
+  bytes[Term::graphs] = graph_bytes(in.model.layers, in.step.cuda_graph_max_bs, in.setting.tp);
   bytes[Term::margin] = device_margin(device.memory_total);
   return bytes;
 }
@@ -303,11 +326,10 @@ std::string device_term_formula(const DeviceTermInputs& in, Term term) {
     case Term::activations:
       return activations_formula(in);
     case Term::workspace:
-      return fmt::format("GEMM {} streams x {} + attention {} tiles x {} KV heads x {} B + 8 MiB",
-                         kStreams, format_bytes(gemm_workspace(device) / kStreams),
-                         grouped(padded_batch(in)), in.rank.shard.kv_heads.size(),
-                         grouped(attention_workspace(in) / padded_batch(in) /
-                                 std::max<std::int64_t>(1, in.rank.shard.kv_heads.size())));
+      return fmt::format(
+          "GEMM {} streams x {} + attention {} heads x {} x {} x ({} + 1) x 4 B + 8 MiB", kStreams,
+          format_bytes(gemm_workspace(device) / kStreams), in.rank.shard.heads.size(),
+          grouped(padded_batch(in)), kDecodeTileRows, partial_width(in.model));
     case Term::logits:
       return fmt::format("{} rows x {} tokens x (2 + 4 + 4) B", in.step.logit_rows_max,
                          grouped(in.model.vocab));
@@ -331,6 +353,8 @@ Trust device_term_trust(const DeviceTermInputs& in, Term term) {
       return in.rank.device->context ? Trust::measured : Trust::assumed;
     case Term::graphs:
       return in.step.cuda_graph_max_bs == 0 ? Trust::computed : Trust::assumed;
+    case Term::weights:  // of types that the configuration does not say
+      return in.model.assumptions.empty() ? Trust::computed : Trust::assumed;
     case Term::margin:
       return Trust::margin;
     default:

@@ -52,7 +52,9 @@ Bytes peer_mapped_bytes(const Device& device, const DeviceSetting& setting);
 Bytes ep_buffer_bytes(std::int64_t experts, std::int64_t hidden, Tokens dispatch_tokens);
 // Rows of logits over a vocabulary: bf16 as computed, f32, and f32 probabilities.
 Bytes logit_row_bytes(std::int64_t vocab);
-Bytes graph_bytes(std::int64_t layers, std::int64_t largest_batch);
+Bytes graph_bytes(std::int64_t layers, std::int64_t largest_batch, std::int64_t tp);
+// Buffers that captured all-reduces make known to the peers, where the custom one runs.
+std::int64_t registered_addresses(std::int64_t layers, std::int64_t largest_batch, std::int64_t tp);
 Bytes device_margin(Bytes device_total);
 
 // By the device's memory, as servers do: 2,048 to 16,384 tokens; 8 to 512 requests.

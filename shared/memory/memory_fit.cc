@@ -112,7 +112,7 @@ Fit decide_with_step(const FitInputs& in) {
   const bool can_start =
       in.rule != KvRule::utilization || std::ranges::all_of(in.ranks, [&](const RankShape& rank) {
         return rank.device == nullptr ||
-               share_of_bytes_up(rank.device->memory_total, in.fraction) <= in.free_at_start;
+               share_of_bytes_up(rank.device->memory_total, in.fraction) <= rank.free_at_start;
       });
   fit.holds_one = need.holds_one;
   fit.is_within = room >= need.needed && can_start;

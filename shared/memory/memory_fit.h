@@ -37,7 +37,11 @@ struct Override {
   Term term = Term::weights;
   Bytes bytes = 0;
   Trust trust = Trust::assumed;
-  std::string from;  // "--assume"
+  std::string from;                              // "--assume"
+  std::optional<std::int64_t> graph_batch = {};  // as of LearnedTerm
+  bool holds(const StepShape& step) const {
+    return !graph_batch || *graph_batch == step.cuda_graph_max_bs;
+  }
 };
 
 // The same in every replica.
@@ -53,7 +57,6 @@ struct FitInputs {
   Millionths fraction = 0;        // of static_fraction and utilization
   Bytes kv_bytes = 0;             // of bytes, one rank
   Bytes free_before_weights = 0;  // the least of all ranks
-  Bytes free_at_start = 0;        // for utilization: the same, of the tightest device
   // Unset: auto.
   std::optional<Tokens> context_length;
   std::optional<Tokens> max_total_tokens;

@@ -16,6 +16,9 @@
 namespace plimsoll {
 namespace {
 
+// Batches above it are rare where KV is short.
+constexpr std::int64_t kGraphBatchSmall = 128;
+
 void note_context(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
   const FitInputs& in = problem.fit;
   if (in.context_length || fit.step.context_length >= in.model->context_length) return;
@@ -44,6 +47,39 @@ void note_kv(const PlanProblem& problem, const Fit& fit, std::vector<std::string
   }
 }
 
+// Blocks are of all layers, so that a prefix can be taken up again from any of its tokens.
+void note_window(const PlanProblem& problem, std::vector<std::string>& notes) {
+  const ModelSpec& model = *problem.fit.model;
+  if (model.window == 0) return;
+  const std::int64_t windowed = model.layers - std::ssize(model.full_layers);
+  const Bytes token = problem.fit.ranks.front().kv_token_bytes;
+  notes.push_back(fmt::format(
+      "{} of {} layers look back {} tokens only; their KV is kept for the whole context all the "
+      "same: about {} of {} B a token",
+      windowed, model.layers, grouped(model.window), grouped(token * windowed / model.layers),
+      grouped(token)));
+}
+
+// Graphs for many requests at once take memory that a short KV could use.
+void note_graphs(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
+  const FitInputs& in = problem.fit;
+  const std::int64_t layers = in.model->layers;
+  const std::int64_t largest = fit.step.cuda_graph_max_bs;
+  const Blocks demand = fit.step.max_running_requests * blocks_of_tokens(fit.step.context_length);
+  const bool is_learned = std::ranges::any_of(in.overrides, [&](const Override& figure) {
+    return figure.term == Term::graphs && figure.holds(fit.step);
+  });
+  if (largest <= kGraphBatchSmall || fit.kv_blocks >= demand || is_learned) return;
+  const Bytes all = graph_bytes(layers, largest, in.tp);
+  const Bytes freed = all - graph_bytes(layers, kGraphBatchSmall, in.tp);
+  notes.push_back(
+      fmt::format("decode graphs up to {} requests take {}: --cuda-graph-max-bs {} frees {}, worth "
+                  "{} tokens of "
+                  "KV",
+                  largest, format_bytes(all), kGraphBatchSmall, format_bytes(freed),
+                  grouped(freed / in.ranks.front().kv_token_bytes)));
+}
+
 // What only ranks on devices have.
 void note_devices(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
   const FitInputs& in = problem.fit;
@@ -52,6 +88,7 @@ void note_devices(const PlanProblem& problem, const Fit& fit, std::vector<std::s
     notes.push_back(fmt::format("a step has up to {} tokens instead of {}: what memory allows",
                                 grouped(fit.step.step_tokens_max), grouped(asked)));
   }
+  note_graphs(problem, fit, notes);
   if (problem.kv_copies > 1.5) {
     notes.push_back(fmt::format(
         "KV of a token is the same on {:.0f} ranks: attention in data parallel would hold about "
@@ -82,6 +119,7 @@ std::vector<std::string> notes_of(const PlanProblem& problem, const Fit& fit) {
                                 requests, in.requests_default));
   }
   note_kv(problem, fit, notes);
+  note_window(problem, notes);
   if (in.chunked_prefill_size && *in.chunked_prefill_size < fit.step.step_tokens_max) {
     notes.push_back(
         fmt::format("a step has up to {} tokens instead of {}: one of each running "
@@ -224,6 +262,7 @@ Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
                     .kv_blocks = fit.kv_blocks,
                     .kv_type = problem.kv_type,
                     .notes = {}};
+  plan.assumptions = model.assumptions;
   plan.kv = kv_figures(problem, fit);
   add_ranks(problem, fit, plan);
   for (const RankPlan& rank : plan.ranks) plan.budget_total += rank.budget;

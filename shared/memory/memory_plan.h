@@ -130,6 +130,7 @@ struct MemoryPlan {
   std::string devices = "cpu";  // "cpu", "cuda", "simulated"
   std::string machine;          // of a description; empty: this one
   PlanDecisions decisions;
+  std::vector<std::string> assumptions;  // of the model, where its weights were derived
   KvFigures kv;
   std::optional<AutoChoice> auto_choice;  // where an option sizes KV, and auto would fit
   Bytes budget_total = 0;

@@ -185,6 +185,12 @@ Status read_rank(const Json& json, MemoryPlan& plan) {
   return in.status();
 }
 
+Status read_string(const Json& json, std::vector<std::string>& into) {
+  if (!json.is_string()) return invalid("memory plan: notes and assumptions must be strings");
+  into.push_back(json.as_string());
+  return {};
+}
+
 Status read_decisions(const Json& json, PlanDecisions& decisions) {
   Reader in(json, "decisions.");
   in.read("context_length", decisions.context_length);
@@ -194,11 +200,7 @@ Status read_decisions(const Json& json, PlanDecisions& decisions) {
   in.read("cuda_graph_max_bs", decisions.cuda_graph_max_bs);
   in.read("kv_blocks", decisions.kv_blocks);
   in.read("kv_type", decisions.kv_type, kKvTypes, kv_type_name);
-  in.each("notes", [&](const Json& note) -> Status {
-    if (!note.is_string()) return invalid("memory plan: decisions.notes must be strings");
-    decisions.notes.push_back(note.as_string());
-    return {};
-  });
+  in.each("notes", [&](const Json& note) { return read_string(note, decisions.notes); });
   return in.status();
 }
 
@@ -275,6 +277,7 @@ Json memory_plan_to_json(const MemoryPlan& plan) {
                                    {"kv_blocks", decided.kv_blocks},
                                    {"kv_type", kv_type_name(decided.kv_type)},
                                    {"notes", strings_to_json(decided.notes)}})},
+       {"assumptions", strings_to_json(plan.assumptions)},
        {"ranks", std::move(ranks)},
        {"refusal", std::move(refusal)}});
 }
@@ -293,6 +296,9 @@ Json memory_window_to_json(const MemoryWindow& window) {
     one.set("max", value(option.high));
     one.set("binds_min", option.binds_low);
     one.set("binds_max", option.binds_high);
+    if (option.option == "mem-fraction-static" && window.fraction_of_any_kv) {
+      one.set("any_kv", value(*window.fraction_of_any_kv));
+    }
     json.set(option.option, std::move(one));
   }
   return json;
@@ -324,6 +330,9 @@ Result<MemoryPlan> memory_plan_from_json(const Json& json) {
   if (kv == nullptr) return invalid("memory plan: kv is missing");
   TRY(read_kv(*kv, plan.kv));
   if (const Json* choice = in.optional("auto")) TRY(read_auto(*choice, plan.auto_choice));
+  if (in.optional("assumptions") != nullptr) {  // records of before it was there are read too
+    in.each("assumptions", [&](const Json& one) { return read_string(one, plan.assumptions); });
+  }
   in.each("ranks", [&](const Json& rank) { return read_rank(rank, plan); });
   if (const Json* refusal = in.optional("refusal")) {
     Error error;

@@ -142,7 +142,8 @@ std::string memory_ledgers(const MemoryPlan& plan) {
   for (const RankGroup& group : group_ranks(plan)) {
     out += (out.empty() ? "" : "\n") + ledger(group);
   }
-  if (!plan.decisions.notes.empty()) out += "\n";
+  if (!plan.decisions.notes.empty() || !plan.assumptions.empty()) out += "\n";
+  for (const std::string& one : plan.assumptions) out += fmt::format("assumed: {}\n", one);
   for (const std::string& note : plan.decisions.notes) out += fmt::format("note: {}\n", note);
   return out;
 }
@@ -166,6 +167,12 @@ std::string window_report(const MemoryWindow& window) {
   return join(ends, "; ");
 }
 
+std::string row_line(const PlanRow& row) {
+  return fmt::format("{} = {} B = {}: {} ({}, in phase {})", term_name(row.term),
+                     grouped(row.bytes), format_bytes(row.bytes), row.formula,
+                     trust_name(row.trust), phase_name(term_phase(row.term)));
+}
+
 std::string explain_term(const MemoryPlan& plan, Term term) {
   std::string out;
   for (const RankGroup& group : group_ranks(plan)) {
@@ -174,13 +181,31 @@ std::string explain_term(const MemoryPlan& plan, Term term) {
       out += fmt::format("{}: {} takes nothing\n", group_title(group), term_name(term));
       continue;
     }
-    out += fmt::format("{}: {} = {} B = {}\n  {}\n  {}, in phase {}; {} of the rank's {}\n",
-                       group_title(group), term_name(term), grouped(row->bytes),
-                       format_bytes(row->bytes), row->formula, trust_name(row->trust),
-                       phase_name(term_phase(term)), share(row->bytes, group.first->budget),
-                       format_bytes(group.first->budget));
+    out += fmt::format("{}: {}\n  {} of the rank's {}\n", group_title(group), row_line(*row),
+                       share(row->bytes, group.first->budget), format_bytes(group.first->budget));
   }
   return out;
+}
+
+Json explain_term_json(const MemoryPlan& plan, Term term) {
+  Json ranks = Json::array();
+  for (const RankGroup& group : group_ranks(plan)) {
+    Json members = Json::array();
+    for (const RankPlan* rank : group.members) {
+      members.push(fmt::format("{}.{}", rank->replica, rank->rank));
+    }
+    const auto row = std::ranges::find(group.first->rows, term, &PlanRow::term);
+    const bool is_there = row != group.first->rows.end();
+    ranks.push(Json::object({{"ranks", std::move(members)},
+                             {"bytes", is_there ? row->bytes : 0},
+                             {"formula", is_there ? row->formula : ""},
+                             {"trust", is_there ? Json(trust_name(row->trust)) : Json()},
+                             {"budget", group.first->budget}}));
+  }
+  return Json::object({{"version", kPlanJsonVersion},
+                       {"term", term_name(term)},
+                       {"phase", phase_name(term_phase(term))},
+                       {"ranks", std::move(ranks)}});
 }
 
 std::optional<Term> term_from_name(std::string_view name) {

@@ -33,8 +33,13 @@ std::string memory_report(const MemoryPlan& plan);
 // "--device-memory from 212.0 MiB; --context-length up to 8,192", for a plan that fits.
 std::string window_report(const MemoryWindow& window);
 
+// "logits = 34,865,152 B = 33.3 MiB: 64 rows x ... (computed, in phase buffers)"
+std::string row_line(const PlanRow& row);
 // What a term takes on each kind of rank: bytes, formula with its numbers, trust, phase.
 std::string explain_term(const MemoryPlan& plan, Term term);
+// {"version", "term", "phase", "ranks": [{"ranks": ["0.0"], "bytes", "formula", "trust",
+// "budget"}]}
+Json explain_term_json(const MemoryPlan& plan, Term term);
 std::optional<Term> term_from_name(std::string_view name);
 
 }  // namespace plimsoll

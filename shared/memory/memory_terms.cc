@@ -12,7 +12,11 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes kFloat = 4;
-constexpr Bytes kProcessBytes = 24 * kMiB;
+// Of a process, as measured at tp 1 to 3 (2.9 to 4.4 MiB in all): heap, stacks and queues; of
+// program and libraries the part that it alone has, and the part that all ranks share.
+constexpr Bytes kHeapBytes = kMiB;
+constexpr Bytes kOwnProgramBytes = kMiB / 2;
+constexpr Bytes kSharedProgramBytes = 5 * kMiB / 2;
 
 // Constants of kernels/cpu, restated since `shared` cannot include it: bytes of a block of 32
 // quantised activations; keys of a split, lanes of running sums.
@@ -26,7 +30,7 @@ constexpr std::int64_t kOwnPanelRows = 2;  // that a thread quantises for itself
 
 // Of the sampler's arrays, per token of the vocabulary: adjusted logits, weights, candidates and
 // counts.
-constexpr Bytes kSamplerBytes = 4 + 8 + 8 + 4;
+constexpr Bytes kSamplerBytes = 4 + 4 + 8 + 4;
 
 Bytes aligned(Bytes bytes) { return round_up(bytes, kBufferAlignment); }
 Bytes floats(std::int64_t rows, std::int64_t cols) { return aligned(rows * cols * kFloat); }
@@ -100,9 +104,15 @@ std::string collective_formula(const TermInputs& in) {
                      in.tp);
 }
 
+Bytes bare_process_bytes(const TermInputs& in) {
+  return aligned(kHeapBytes + kOwnProgramBytes + kSharedProgramBytes / in.tp);
+}
+
 std::string process_formula(const TermInputs& in) {
-  std::string base = fmt::format("{} assumed", format_bytes(kProcessBytes));
-  if (!in.rank.leader) return base;
+  const std::string base = fmt::format("{} assumed", format_bytes(bare_process_bytes(in)));
+  if (!in.rank.leader) {
+    return fmt::format("{} + {} copy of the step ring", base, format_bytes(kStepRingBytesDefault));
+  }
   return fmt::format("{} + {} tokens x {} B (sampler)", base, grouped(in.model.vocab),
                      kSamplerBytes);
 }
@@ -140,7 +150,8 @@ Bytes collective_bytes(const TermInputs& in) {
 }
 
 Bytes process_bytes(const TermInputs& in) {
-  return kProcessBytes + (in.rank.leader ? aligned(in.model.vocab * kSamplerBytes) : 0);
+  return bare_process_bytes(in) +
+         (in.rank.leader ? aligned(in.model.vocab * kSamplerBytes) : kStepRingBytesDefault);
 }
 
 TermBytes cpu_term_bytes(const TermInputs& in) {

@@ -37,10 +37,12 @@ struct RankShape {
   std::int64_t index = 0;    // of the first such rank, of all replicas'
   Bytes budget = 0;          // that all rows together may take
   Bytes kv_token_bytes = 0;  // of the model and its draft
+  Trust kv_trust = Trust::computed;
 
   // Of a rank on a device:
   const Device* device = nullptr;
-  Bytes replicated = 0;  // part of `weights` that other ranks hold too
+  Bytes free_at_start = 0;  // with context and communicators up
+  Bytes replicated = 0;     // part of `weights` that other ranks hold too
   Bytes absorbed = 0;
   Bytes vision = 0;
   Bytes draft = 0;
@@ -78,7 +80,8 @@ Bytes workspace_bytes(const TermInputs& in);
 Bytes logits_bytes(const TermInputs& in);
 // This rank's share of the segment that its replica's ranks share; nothing at tp = 1.
 Bytes collective_bytes(const TermInputs& in);
-// Program, stacks, message queues and vocabulary (assumed), and the sampler's arrays of a leader.
+// Heap, stacks, queues and a share of the program (assumed); of a leader the sampler's arrays, of
+// others their copy of the step ring.
 Bytes process_bytes(const TermInputs& in);
 
 // All rows but KV: bytes by term, and the arithmetic of one in words.

@@ -110,7 +110,6 @@ OptionWindow memory_for_rule(const PlanProblem& problem) {
     FitInputs changed = problem.fit;
     for (RankShape& rank : changed.ranks) rank.budget = bytes;
     changed.free_before_weights = bytes;
-    changed.free_at_start = bytes;
     return decide_fit(changed).fits;
   };
   const Bytes first = find_option("device-memory")->min;

@@ -89,11 +89,10 @@ class Finder {
     changed.cuda_graph_max_bs = open->high;
     const auto outcome = outcome_of(question_, changed);
     if (!outcome) return;
-    const Bytes freed = graph_bytes(question_.model.layers, before) -
-                        graph_bytes(question_.model.layers, open->high);
+    const Bytes all = graph_bytes(question_.model.layers, before, options().tp);
+    const Bytes freed = all - graph_bytes(question_.model.layers, open->high, options().tp);
     add(fmt::format("--cuda-graph-max-bs {} or less", open->high), *outcome,
-        fmt::format("frees {} of {}", format_bytes(freed),
-                    format_bytes(graph_bytes(question_.model.layers, before))));
+        fmt::format("frees {} of {}", format_bytes(freed), format_bytes(all)));
   }
 
   StepShape least_step() const { return least_fit(problem_.fit).step; }

@@ -80,6 +80,10 @@ struct Assumed {
   std::optional<Bytes> draft_kv_token;
 };
 
+Trust kv_trust(const Assumed& assumed) {
+  return assumed.kv_token || assumed.draft_kv_token ? Trust::assumed : Trust::computed;
+}
+
 // What is assumed wins over what was learned.
 Result<Assumed> take_figures(const Machine& machine, const Options& options,
                              std::vector<Override>& overrides) {
@@ -90,7 +94,7 @@ Result<Assumed> take_figures(const Machine& machine, const Options& options,
     if (one.term == "kv-token") assumed.kv_token = one.bytes;
     if (one.term == "draft-kv-token") assumed.draft_kv_token = one.bytes;
     const std::optional<Term> term = term_of(one.term);
-    if (term) overrides.push_back({*term, one.bytes, Trust::assumed, "by --assume"});
+    if (term) overrides.push_back({*term, one.bytes, Trust::assumed, "by --assume", {}});
   }
   for (const LearnedTerm& learned : machine.learned) {
     const std::optional<Term> term = term_of(learned.term);
@@ -99,7 +103,7 @@ Result<Assumed> take_figures(const Machine& machine, const Options& options,
         overrides, [&](const Override& figure) { return figure.term == *term; });
     if (is_taken) continue;
     overrides.push_back({*term, learned.bytes, Trust::learned,
-                         fmt::format("measured before, in {}", learned.from)});
+                         fmt::format("measured before, in {}", learned.from), learned.graph_batch});
   }
   return assumed;
 }
@@ -131,19 +135,19 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
   }
   for (const RankShard& shard : problem.shards.ranks) {
     const bool is_leader = problem.fit.ranks.empty();
-    problem.fit.ranks.push_back({.shard = shard,
-                                 .weights = rank_weights(model, shard).bytes(),
-                                 .threads = problem.places.front().threads,
-                                 .leader = is_leader,
-                                 .index = std::ssize(problem.fit.ranks),
-                                 .budget = budget,
-                                 .kv_token_bytes = assumed.kv_token.value_or(
-                                     kv_token_bytes(model, shard, problem.kv_type))});
+    problem.fit.ranks.push_back(
+        {.shard = shard,
+         .weights = rank_weights(model, shard).bytes(),
+         .threads = problem.places.front().threads,
+         .leader = is_leader,
+         .index = std::ssize(problem.fit.ranks),
+         .budget = budget,
+         .kv_token_bytes = assumed.kv_token.value_or(kv_token_bytes(model, shard, problem.kv_type)),
+         .kv_trust = kv_trust(assumed)});
   }
   const std::size_t ranks = problem.places.size();
   for (std::size_t i = 0; i < ranks; ++i) problem.case_of.push_back(i % problem.fit.ranks.size());
   problem.fit.free_before_weights = assumed.free.value_or(budget);
-  problem.fit.free_at_start = problem.fit.free_before_weights;
   return {};
 }
 
@@ -182,6 +186,7 @@ std::vector<RankShape> replica_shapes(const ModelSpec& model, const ShardPlan& s
     if (shards.ranks.size() == 1) shape.replicated = 0;
     shape.leader = rank == 0;
     shape.kv_token_bytes = assumed.kv_token.value_or(kv_token_bytes(model, shape.shard, kv_type));
+    shape.kv_trust = kv_trust(assumed);
     shapes.push_back(shape);
   }
   return shapes;
@@ -220,7 +225,7 @@ void set_budgets(const Options& options, const Assumed& assumed, PlanProblem& pr
   std::vector<Bytes> start_of;
   for (RankShape& rank : fit.ranks) {
     start_of.push_back(start_bytes(ledger_bytes(fit, rank, step_shape(fit, 1, 1))));
-    rank.budget = std::numeric_limits<Bytes>::max();
+    rank.budget = rank.free_at_start = std::numeric_limits<Bytes>::max();
   }
   for (std::size_t i = 0; i < problem.case_of.size(); ++i) {
     const Device& device = problem.devices[i];
@@ -228,6 +233,7 @@ void set_budgets(const Options& options, const Assumed& assumed, PlanProblem& pr
     DeviceBudget budget =
         decide_device_budget(device, start_of[problem.case_of[i]], assumed.free, options);
     fit.free_before_weights = std::min(fit.free_before_weights, budget.free_before_weights);
+    rank.free_at_start = std::min(rank.free_at_start, budget.free_before_weights);
     if (budget.limit < rank.budget) {
       rank.budget = budget.limit;
       rank.index = static_cast<std::int64_t>(i);
@@ -235,7 +241,6 @@ void set_budgets(const Options& options, const Assumed& assumed, PlanProblem& pr
     }
     problem.device_budgets.push_back(std::move(budget));
   }
-  fit.free_at_start = fit.free_before_weights;
 }
 
 Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Options& options,

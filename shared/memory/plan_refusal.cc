@@ -1,5 +1,6 @@
 #include "shared/memory/plan_refusal.h"
 
+#include <array>
 #include <limits>
 #include <vector>
 
@@ -7,6 +8,7 @@
 
 #include "shared/base/text.h"
 #include "shared/memory/rank_ledger.h"
+#include "shared/memory/window_text.h"
 #include "shared/options/option_value.h"
 
 namespace plimsoll {
@@ -35,6 +37,50 @@ std::string sum_text(const std::vector<PlanRow>& rows) {
     sum.push_back(fmt::format("{} {}", term_name(row.term), format_bytes(row.bytes)));
   }
   return join(sum, " + ");
+}
+
+std::string trust_line(const std::vector<PlanRow>& rows) {
+  constexpr std::array<Trust, 5> kOrder = {Trust::computed, Trust::measured, Trust::learned,
+                                           Trust::assumed, Trust::margin};
+  std::vector<std::string> groups;
+  for (const Trust trust : kOrder) {
+    std::vector<std::string> terms;
+    for (const PlanRow& row : rows) {
+      if (row.trust == trust && row.bytes > 0) terms.emplace_back(term_name(row.term));
+    }
+    if (terms.empty()) continue;
+    groups.push_back(fmt::format("{}: {}", trust_name(trust), join(terms, ", ")));
+  }
+  return "  " + join(groups, "; ");
+}
+
+std::vector<std::string> rule_arithmetic(const FitInputs& in, const RankShape& rank,
+                                         const StepShape& step) {
+  const TermBytes bytes = ledger_bytes(in, rank, step);
+  const std::string kv = format_bytes(kv_bytes_by_rule(in, rank, step));
+  if (in.rule == KvRule::static_fraction) {
+    const Bytes base = in.free_before_weights;
+    return {"  kv = free after weights - free before weights x (1 - fraction)",
+            fmt::format("     = {} - {} x (1 - {}) = {}", format_bytes(base - static_bytes(bytes)),
+                        format_bytes(base), format_fraction(in.fraction), kv)};
+  }
+  if (in.rule != KvRule::utilization) return {};
+  const Bytes total = rank.device == nullptr ? in.free_before_weights : rank.device->memory_total;
+  const Bytes taken = bytes.sum() - start_bytes(bytes) - bytes[Term::margin];
+  return {fmt::format("  kv = {} x utilization - what a worker takes after its start",
+                      rank.device == nullptr ? "budget" : "device total"),
+          fmt::format("     = {} x {} - {} = {}", format_bytes(total), format_fraction(in.fraction),
+                      format_bytes(taken), kv)};
+}
+
+std::vector<std::string> other_windows(const MemoryWindow& window, std::string_view without) {
+  std::vector<std::string> lines;
+  for (const OptionWindow& option : window.options) {
+    if (option.is_empty || option.option == without) continue;
+    lines.push_back(fmt::format("  window: --{} {} (low end: {}; high end: {})", option.option,
+                                window_range(option), option.binds_low, option.binds_high));
+  }
+  return lines;
 }
 
 std::string refusal_message(const PlanQuestion& question, const PlanProblem& problem,

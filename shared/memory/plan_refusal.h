@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/plan_changes.h"
@@ -30,5 +32,14 @@ NeediestRank neediest_rank(const FitInputs& in, const Fit& fit);
 std::string option_line(const OptionSet& options, std::string_view name, std::string_view decided);
 // "weights 72.29 GiB + graphs 1.20 GiB + ...".
 std::string sum_text(const std::vector<PlanRow>& rows);
+// "  computed: weights, tables; assumed: graphs".
+std::string trust_line(const std::vector<PlanRow>& rows);
+// "     = 21.71 GiB - 94.00 GiB x (1 - 0.550) = -20.59 GiB" and the formula before it; nothing for
+// a rule that is bytes.
+std::vector<std::string> rule_arithmetic(const FitInputs& in, const RankShape& rank,
+                                         const StepShape& step);
+// "  window: --context-length 1 to 1856 (low end: ...; high end: ...)" of each option but those
+// named, where there is any.
+std::vector<std::string> other_windows(const MemoryWindow& window, std::string_view without);
 
 }  // namespace plimsoll

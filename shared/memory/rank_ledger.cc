@@ -23,16 +23,16 @@ DeviceTermInputs device_inputs(const FitInputs& in, const RankShape& rank, const
   return {.model = *in.model, .rank = rank, .step = step, .setting = in.setting};
 }
 
-const Override* override_of(const FitInputs& in, Term term) {
+const Override* override_of(const FitInputs& in, const StepShape& step, Term term) {
   for (const Override& figure : in.overrides) {
-    if (figure.term == term) return &figure;
+    if (figure.term == term && figure.holds(step)) return &figure;
   }
   return nullptr;
 }
 
 PlanRow make_row(const FitInputs& in, const RankShape& rank, const StepShape& step, Term term,
                  Bytes bytes) {
-  if (const Override* figure = override_of(in, term)) {
+  if (const Override* figure = override_of(in, step, term)) {
     return {term, bytes, figure->from, figure->trust};
   }
   if (in.on_devices) {
@@ -70,7 +70,9 @@ TermBytes ledger_bytes(const FitInputs& in, const RankShape& rank, const StepSha
       bytes[Term::vision] = 0;
     }
   }
-  for (const Override& figure : in.overrides) bytes[figure.term] = figure.bytes;
+  for (const Override& figure : in.overrides) {
+    if (figure.holds(step)) bytes[figure.term] = figure.bytes;
+  }
   return bytes;
 }
 
@@ -89,14 +91,17 @@ std::vector<PlanRow> ledger_rows(const FitInputs& in, const RankShape& rank,
 
 PlanRow kv_row(const FitInputs& in, const RankShape& rank, Blocks blocks, KvType type) {
   const Bytes model_bytes = kv_token_bytes(*in.model, rank.shard, type);
+  const bool is_computed = rank.kv_trust == Trust::computed;
   std::string formula = kv_formula(*in.model, rank, blocks, type);
-  Trust trust = Trust::computed;
-  if (model_bytes != rank.kv_token_bytes) {
-    formula = fmt::format("{} blocks x {} tokens x {} B", grouped(blocks), kKvBlockTokens,
-                          grouped(rank.kv_token_bytes));
-    trust = Trust::assumed;
+  if (!is_computed) {
+    formula = fmt::format("{} blocks x {} tokens x {} B, by --assume", grouped(blocks),
+                          kKvBlockTokens, grouped(rank.kv_token_bytes));
+  } else if (rank.kv_token_bytes != model_bytes) {
+    formula = fmt::format("{} blocks x {} tokens x ({} B + {} B of the draft model)",
+                          grouped(blocks), kKvBlockTokens, grouped(model_bytes),
+                          grouped(rank.kv_token_bytes - model_bytes));
   }
-  return {Term::kv, blocks * rank_block_bytes(rank), std::move(formula), trust};
+  return {Term::kv, blocks * rank_block_bytes(rank), std::move(formula), rank.kv_trust};
 }
 
 Bytes static_bytes(const TermBytes& bytes) {

@@ -20,6 +20,7 @@ constexpr std::size_t kRanksNamedMax = 8;
 // One term of one rank; KV is none of them.
 struct Entry {
   std::string term;
+  Trust trust = Trust::computed;
   Bytes planned = 0;
   std::optional<Bytes> measured;  // unset: not made yet
   Bytes actual() const { return measured.value_or(planned); }
@@ -52,10 +53,16 @@ void plan_entry(const PlanRow& row, std::vector<Entry>& entries) {
   const auto same = [&](const Entry& entry) { return entry.term == term_name(row.term); };
   const auto found = std::ranges::find_if(entries, same);
   if (found == entries.end()) {
-    entries.push_back({term_name(row.term), row.bytes, std::nullopt});
+    entries.push_back({term_name(row.term), row.trust, row.bytes, std::nullopt});
   } else {
     found->planned += row.bytes;
   }
+}
+
+std::vector<Entry>::iterator learned_process(RankAccount& account) {
+  return std::ranges::find_if(account.entries, [](const Entry& entry) {
+    return entry.term == term_name(Term::process) && entry.trust == Trust::learned;
+  });
 }
 
 RankAccount account_of(const MemoryPlan& plan, const RankPlan& rank, const Measured& measured) {
@@ -69,11 +76,13 @@ RankAccount account_of(const MemoryPlan& plan, const RankPlan& rank, const Measu
   for (const PlanRow& row : rank.rows) plan_entry(row, account.entries);
   for (const auto& [term, bytes] : measured.terms) {
     if (term == term_name(Term::kv)) continue;
-    const auto found = std::ranges::find(account.entries, term, &Entry::term);
+    auto found = std::ranges::find(account.entries, term, &Entry::term);
+    // What has no row of its own is planned as the process, once it has been seen before.
+    if (found == account.entries.end()) found = learned_process(account);
     if (found == account.entries.end()) {
-      account.entries.push_back({term, 0, bytes});
+      account.entries.push_back({term, Trust::computed, 0, bytes});
     } else {
-      found->measured = bytes;
+      found->measured = found->measured.value_or(0) + bytes;
     }
   }
   return account;
@@ -100,7 +109,8 @@ std::vector<Drift> find_drifts(const std::vector<RankAccount>& ranks) {
       if (same != drifts.end()) {
         same->ranks.push_back(rank.name);
       } else {
-        drifts.push_back({entry.term, entry.planned, *entry.measured, tolerance, {rank.name}});
+        drifts.push_back(
+            {entry.term, entry.trust, entry.planned, *entry.measured, tolerance, {rank.name}});
       }
     }
   }
@@ -241,8 +251,10 @@ std::string drift_line(const Drift& drift) {
     ranks += fmt::format(" and {} more", drift.ranks.size() - names.size());
   }
   const Bytes difference = drift.measured - drift.planned;
-  return fmt::format("{}: planned {}, measured {}: {} {} ({} is tolerated) on {}", drift.term,
-                     format_bytes(drift.planned), format_bytes(drift.measured),
+  const std::string trust =
+      drift.planned > 0 ? fmt::format(" ({})", trust_name(drift.trust)) : std::string();
+  return fmt::format("{}: planned {}{}, measured {}: {} {} ({} is tolerated) on {}", drift.term,
+                     format_bytes(drift.planned), trust, format_bytes(drift.measured),
                      format_bytes(std::abs(difference)), difference > 0 ? "more" : "less",
                      format_bytes(drift.tolerance), ranks);
 }

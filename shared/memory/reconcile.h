@@ -25,6 +25,7 @@ constexpr double kCpuToleranceShare = 0.02;
 
 struct Drift {
   std::string term;
+  Trust trust = Trust::computed;  // of the planned figure
   Bytes planned = 0;
   Bytes measured = 0;
   Bytes tolerance = 0;

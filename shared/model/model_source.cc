@@ -90,6 +90,11 @@ Result<ModelSpec> spec_of_config(const Json& json, const std::string& name) {
   return from_config(std::move(config), name);
 }
 
+bool is_description(const std::filesystem::path& path) {
+  std::error_code error;  // what cannot be looked at is no folder
+  return path.extension() == ".json" || std::filesystem::is_directory(path, error);
+}
+
 Result<ModelSpec> read_model(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return read_folder(path);

@@ -17,6 +17,9 @@ namespace plimsoll {
 // Errors: messages do not name `path` throughout; the caller says which option it is from.
 Result<ModelSpec> read_model(const std::filesystem::path& path);
 
+// A folder or a config.json, and so without a vocabulary that we read.
+bool is_description(const std::filesystem::path& path);
+
 // Of a config.json alone; `name` where it has none.
 Result<ModelSpec> spec_of_config(const Json& config, const std::string& name);
 

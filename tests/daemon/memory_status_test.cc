@@ -54,7 +54,7 @@ TEST(MemoryStatus, EachTermStandsBesideWhatWasMeasuredAndHiddenOnesFollow) {
 }
 
 TEST(MemoryStatus, DriftsSayTermNumbersAndRanks) {
-  const Json json = drifts_json({{"context", 5, 9, 2, {"0.0", "0.1"}}});
+  const Json json = drifts_json({{"context", Trust::assumed, 5, 9, 2, {"0.0", "0.1"}}});
   ASSERT_EQ(json.as_array().size(), 1U);
   const Json& drift = json.as_array()[0];
   EXPECT_EQ(drift.find("term")->as_string(), "context");

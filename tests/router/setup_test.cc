@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
+#include "shared/base/json.h"
 #include "shared/options/option_set.h"
 #include "tests/router/tiny_context.h"
+#include "tests/support/test_data.h"
 
 namespace plimsoll {
 namespace {
@@ -45,6 +48,23 @@ TEST_F(SetupTest, LimitsComeFromTheOptions) {
   EXPECT_EQ(plan->service.limits.queued_max, 7);
   EXPECT_EQ(plan->service.limits.running_max, 3);
   EXPECT_EQ(plan->service.limits.hold_max, milliseconds(250));
+}
+
+TEST_F(SetupTest, AModelThatIsOnlyDescribedCanBeRehearsedWithATokenAByte) {
+  const Json golden = *parse_json(read_test_file(golden_path("models/qwen3-0.6b.json")));
+  const std::filesystem::path config = folder_.path() / "config.json";
+  ASSERT_TRUE(write_file(config, dump_json(*golden.find("config"))));
+  Options options;
+  options.devices = "simulated:94GiB";
+  RouterSetup described = setup(options);
+  described.model_path = config.string();
+  const auto plan = plan_router(described);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->model.tokenizer.vocab_size(), 151'936);
+  EXPECT_FALSE(plan->model.chat_template);
+  EXPECT_NE(plan->template_error.find("a token is a byte"), std::string::npos);
+  described.options = option_set_to_json({Options{}, {}});
+  EXPECT_FALSE(plan_router(described)) << "what is served needs its own tokenizer";
 }
 
 TEST_F(SetupTest, WhatCannotBeUsedIsRefused) {

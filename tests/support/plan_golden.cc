@@ -10,6 +10,8 @@
 #include "shared/machine/machine_file.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
+#include "shared/model/model_source.h"
+#include "tests/support/model_specs.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/test_data.h"
 
@@ -28,8 +30,27 @@ Result<Json> read_json(const std::filesystem::path& path) {
   return TRY_CONTEXT(path.string() + ": ", parse_json(text));
 }
 
+// A GGUF file's, which CPU ranks can run.
+ModelSpec gguf_model(const Json& shape) {
+  return make_llama_spec({.layers = count(shape, "layers"),
+                          .hidden = count(shape, "hidden"),
+                          .ffn = count(shape, "ffn"),
+                          .heads = count(shape, "heads"),
+                          .kv_heads = count(shape, "kv_heads", 1),
+                          .head_dim = count(shape, "head_dim"),
+                          .vocab = count(shape, "vocab"),
+                          .context_length = count(shape, "context_length")});
+}
+
+// A name under plans/models; {"config": NAME} of a config.json under models; or a shape.
 Result<ModelSpec> model_of(const Json& json) {
-  return json.is_string() ? golden_model(json.as_string()) : model_from_shape(json);
+  if (json.is_string()) return golden_model(json.as_string());
+  if (const Json* config = json.find("config")) {
+    const Json file = TRY(read_json(golden_path("models/" + config->as_string() + ".json")));
+    return spec_of_config(*file.find("config"), config->as_string());
+  }
+  if (const Json* shape = json.find("gguf")) return gguf_model(*shape);
+  return model_from_shape(json);
 }
 
 Result<Machine> machine_of(const Json& json, const Options& options) {

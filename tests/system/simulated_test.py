@@ -6,11 +6,14 @@ import re
 import shutil
 import signal
 import tempfile
+import time
 import unittest
 
-from deployment import Deployment, SystemTest, tiny_model, wait_until
+from deployment import SLOW, Deployment, SystemTest, tiny_model, wait_until
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANKS = 8
+STORY = "weights=72.29GiB,free=94GiB"
 
 
 def fixed_tokens(prompt, count):
@@ -153,6 +156,107 @@ class Simulated(SystemTest):
         server.stop()
         self.assertEqual(code, 78, log)
         self.assertIn("costs[0] 'byte' is not one of", log)
+
+
+class Rehearsal(SystemTest):
+    """Kimi-K2.5 on 8 x RTX PRO 6000, of its config.json and the machine's description alone."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="plimsoll-models-"))
+        golden = json.loads((ROOT / "tests/golden/models/kimi-k2.5.json").read_text())
+        cls.model = cls.folder / "kimi-k2.5"
+        cls.model.mkdir()
+        (cls.model / "config.json").write_text(json.dumps(golden["config"]))
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def deployment(self, *options, simulation=None):
+        more = ()
+        if simulation:
+            path = self.folder / f"{self.id().rsplit('.', 1)[1]}.json"
+            path.write_text(json.dumps(simulation))
+            more = ("--simulation", path)
+        return Deployment(self.model, "--tp", RANKS, "--devices", "simulated", "--machine",
+                          ROOT / "configs/machines/8x-rtx-pro-6000.json", *more, *options)
+
+    def check_refused(self, words, *options):
+        """By the daemon: in under a second, once, before any process is started, with exit code 3."""
+        times = []
+        for _ in range(3):
+            server = self.deployment(*options)
+            began = time.monotonic()
+            server.launch()
+            code = server.daemon.wait(20)
+            times.append(time.monotonic() - began)
+            log = server.log()
+            server.stop()
+            self.assertEqual(code, 3, log)
+            self.assertEqual(log.count("the plan does not fit"), 1, log)
+            self.assertNotIn("worker", log.split("the plan does not fit")[0])
+            for word in words:
+                self.assertIn(word, log)
+        # The best of three: the bound is about our work, not about a busy neighbour.
+        self.assertLess(min(times), SLOW, times)
+
+    def test_the_replayed_story_is_refused_at_once(self):
+        self.check_refused(["-20.59 GiB", "raise it", "0.770 is the smallest mem-fraction-static", "(1,375 tokens)",
+                            "window: --mem-fraction-static 0.772 to "],
+                           "--assume", STORY, "--mem-fraction-static", 0.55)
+
+    def test_the_predicted_story_is_refused_at_once(self):
+        self.check_refused(["raise it", "the smallest mem-fraction-static that leaves KV anything"],
+                           "--mem-fraction-static", 0.55)
+
+    def test_plimsoll_start_says_it_once_too(self):
+        server = self.deployment()
+        done = server.cli("start", *server.arguments[4:], "--assume", STORY, "--mem-fraction-static", 0.5)
+        server.stop()
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertEqual((done.stdout + done.stderr).count("the plan does not fit"), 1, done.stderr)
+
+    def test_the_launch_that_worked_is_rehearsed(self):
+        with self.deployment("--mem-fraction-static", 0.88) as server:
+            self.assertEqual(len(server.workers()), RANKS)
+            plan = json.loads(server.cli("plan", *server.arguments[4:], "--json").stdout)
+            self.assertTrue(159_000 <= plan["kv"]["tokens"] <= 166_000, plan["kv"])
+            for rank in server.workers():
+                self.assertEqual(rank["memory"]["kv"]["committed"], plan["kv"]["bytes"])
+                self.assertEqual(rank["memory"]["kv"]["planned"], plan["kv"]["bytes"])
+            answer = server.completion([65, 66, 67], max_tokens=3, ignore_eos=True)
+            self.assertEqual(answer["choices"][0]["text"], "".join(map(chr, fixed_tokens([65, 66, 67], 3))))
+            self.assertIn("weights = ", server.log(), "each rank says the plan's rows when it commits")
+            self.assertEqual(server.status()["drift"], [])
+
+    def test_hidden_costs_are_drift_by_term_and_the_next_launch_knows_them(self):
+        costs = [{"term": "context", "bytes": "1900MiB"},
+                 {"term": "communicators", "bytes": "1GiB", "when": "first step"},
+                 {"term": "graphs", "bytes": "6GiB", "when": "loaded"},
+                 {"term": "neighbour", "bytes": "1GiB", "when": "loading", "ranks": [3]}]
+        server = self.deployment("--cuda-graph-max-bs", 128, "--max-total-tokens", 100_000, simulation={"costs": costs}).start()
+        try:
+            drift = {row["term"]: row for row in server.status()["drift"]}
+            self.assertEqual(drift["context"]["measured"], 1900 << 20)
+            self.assertEqual((drift["context"]["trust"], drift["graphs"]["trust"]), ("measured", "assumed"))
+            self.assertEqual(drift["communicators"]["planned"], 0)
+            self.assertEqual(drift["graphs"]["measured"], 6 << 30)
+            self.assertEqual(server.workers()[3]["memory"]["neighbours"], 1 << 30)
+            server.daemon.send_signal(signal.SIGTERM)
+            self.assertEqual(server.daemon.wait(20 * SLOW), 0)
+            server.start()
+            self.assertEqual(server.status()["drift"], [], "what was learned is what is measured")
+            plan = json.loads(server.cli("plan", *server.arguments[4:], "--json").stdout)
+            rows = {row["term"]: row for row in plan["ranks"][0]["rows"]}
+            self.assertEqual((rows["context"]["bytes"], rows["context"]["trust"]), (1900 << 20, "learned"))
+            self.assertEqual(rows["process"]["bytes"], 1 << 30)
+            self.assertIn("measured before, in generation ", rows["graphs"]["formula"])
+            other = json.loads(server.cli("plan", *server.arguments[4:], "--json", "--cuda-graph-max-bs", 8).stdout)
+            graphs = next(row for row in other["ranks"][0]["rows"] if row["term"] == "graphs")
+            self.assertEqual(graphs["trust"], "assumed", "other graphs were never measured")
+        finally:
+            server.stop()
 
 
 def resident(pid):

@@ -37,6 +37,20 @@ class Footprint(SystemTest):
             self.assertGreaterEqual(len(total), 3, total)
             self.assertLess(sum(total.values()), 2.5 * model.stat().st_size, total)
 
+    def test_the_plan_is_within_two_percent_of_what_each_rank_holds(self):
+        for tp in (1, 2, 3):
+            with Deployment(self.smollm2(), "--tp", tp, "--context-length", 2048) as server:
+                server.completion("Hello", max_tokens=8)
+                for rank in server.workers():
+                    memory = rank["memory"]
+                    planned, measured = memory["planned"], memory["measured"]
+                    self.assertLess(abs(measured - planned), 0.02 * planned, (tp, rank))
+                    # What was said to be measured is what the kernel says, but for memory not touched yet.
+                    self.assertLess(pss(rank["pid"]), 1.02 * (measured + memory["kv"]["touched"]), (tp, rank))
+                    self.assertEqual(memory["kv"]["committed"], memory["kv"]["planned"])
+                    self.assertLess(memory["kv"]["touched"], memory["kv"]["committed"])
+                self.assertEqual(server.status()["drift"], [])
+
     def test_prefault_touches_all_of_kv_at_start(self):
         with Deployment(self.smollm2(), "--context-length", 512, "--max-running-requests", 2, "--kv-prefault") as server:
             kv = server.workers()[0]["memory"]["kv"]

@@ -147,8 +147,8 @@ Status run(const Arguments& arguments) {
     result.set("tokens_per_second", speed);
     std::printf("%s\n", dump_json(result).c_str());
   } else {
-    std::printf("%s\nload %.3f s\n%s %.1f tokens/s\n", rank->description().c_str(),
-                load_seconds, arguments.test.c_str(), speed);
+    std::printf("%s\nload %.3f s\n%s %.1f tokens/s\n", rank->description().c_str(), load_seconds,
+                arguments.test.c_str(), speed);
   }
   return {};
 }

@@ -1,13 +1,21 @@
+#include <filesystem>
 #include <optional>
 #include <ostream>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
+#include "shared/generation/fingerprint.h"
+#include "shared/generation/learned_terms.h"
+#include "shared/memory/foreign_log/log_file.h"
+#include "shared/memory/foreign_log/log_plan.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/memory_report.h"
 #include "shared/memory/model_input.h"
+#include "tools/cli/generation_source.h"
 #include "tools/cli/plan_bar.h"
 #include "tools/cli/verb.h"
 
@@ -22,11 +30,23 @@ std::string all_terms() {
   return names;
 }
 
-Result<std::string> explanation(const MemoryPlan& plan, std::string_view name) {
+Result<std::string> explanation(const MemoryPlan& plan, std::string_view name, bool as_json) {
   const std::optional<Term> term = term_from_name(name);
+  if (term && as_json) return dump_json(explain_term_json(plan, *term), 2) + "\n";
   if (term) return explain_term(plan, *term);
   return invalid(
       fmt::format("--explain: '{}' is no term of the plan; terms: {}", name, all_terms()));
+}
+
+// As the daemon does before it plans.
+void learn(const std::filesystem::path& state, const OptionSet& options, Machine& machine) {
+  const std::vector<std::string> variables = own_variables();
+  const std::vector<Setting> environment =
+      read_fingerprint({.machine = machine,
+                        .model = options.values.model,
+                        .variables = variables,
+                        .build = "plimsoll " PLIMSOLL_VERSION});
+  add_learned(read_learned_terms(state, {environment, options}), machine);
 }
 
 void show(const MemoryPlan& plan, const MemoryWindow& window, Console& console) {
@@ -42,23 +62,41 @@ void show(const MemoryPlan& plan, const MemoryWindow& window, Console& console) 
 
 }  // namespace
 
-Result<int> run_plan(const Invocation& call) {
-  const Options& options = call.options.values;
-  if (options.model.empty()) {
-    return invalid(
-        "no model is given: set --model FILE, PLIMSOLL_MODEL or `model` in the "
-        "configuration file");
+namespace {
+
+// The options of the call, and where they say nothing what the log says.
+Result<OptionSet> options_of(const Invocation& call) {
+  const auto log = call.line.flags.find("from-log");
+  OptionSet options = call.options;
+  std::string hint;
+  if (log != call.line.flags.end()) {
+    const ForeignLog launch = TRY(read_foreign_log(log->second));
+    options = with_log_options(std::move(options), launch,
+                               std::filesystem::path(log->second).filename().string());
+    if (const ForeignArg* model = launch.arg("model")) hint = "; the log names " + model->value;
   }
-  const Machine machine = TRY(find_machine(options));
+  if (!options.values.model.empty()) return options;
+  return invalid(
+      "no model is given: set --model FILE (a config.json is enough to plan for GPUs), "
+      "PLIMSOLL_MODEL or `model` in the configuration file" +
+      hint);
+}
+
+}  // namespace
+
+Result<int> run_plan(const Invocation& call) {
+  const OptionSet set = TRY(options_of(call));
+  const Options& options = set.values;
+  Machine machine = TRY(find_machine(options));
   const PlanModels models = TRY(read_plan_models(options, machine));
-  const MemoryPlan plan =
-      TRY(plan_memory(machine, models.model, call.options, models.draft_or_null()));
+  learn(state_folder_of(call), set, machine);
+  const MemoryPlan plan = TRY(plan_memory(machine, models.model, set, models.draft_or_null()));
   const auto explain = call.line.flags.find("explain");
   if (explain != call.line.flags.end()) {
-    call.console.out << TRY(explanation(plan, explain->second)) << std::flush;
+    call.console.out << TRY(explanation(plan, explain->second, call.line.json)) << std::flush;
   } else {
     const MemoryWindow window =
-        TRY(plan_window(machine, models.model, call.options, models.draft_or_null()));
+        TRY(plan_window(machine, models.model, set, models.draft_or_null()));
     if (call.line.json) {
       Json json = memory_plan_to_json(plan);
       json.set("window", memory_window_to_json(window));

@@ -25,8 +25,10 @@ constexpr std::array<VerbFlag, 2> kLogsFlags = {
     {{"follow", "", "go on with what is written from now on", "f"},
      {"lines", "N", "how many lines back to begin (default 100)", "n"}}};
 
-constexpr std::array<VerbFlag, 2> kPlanFlags = {
+constexpr std::array<VerbFlag, 3> kPlanFlags = {
     {{"explain", "TERM", "only this term of the plan: its formula with the numbers"},
+     {"from-log", "LOG",
+      "take options and measured sizes of a log of SGLang or vLLM, where none are given here"},
      {"svg", "FILE", "also write the bars as an image"}}};
 
 constexpr std::array<Verb, 15> kVerbs = {{
@@ -50,7 +52,7 @@ constexpr std::array<Verb, 15> kVerbs = {{
      .flags = kStatusFlags,
      .run = run_status},
     {.name = "plan",
-     .arguments = "[--explain TERM] [--svg FILE] [--OPTION VALUE ...]",
+     .arguments = "[--explain TERM] [--from-log LOG] [--svg FILE] [--OPTION VALUE ...]",
      .summary = "show how memory would be used, here or on a described machine, without starting",
      .flags = kPlanFlags,
      .takes_options = true,

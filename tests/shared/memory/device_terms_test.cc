@@ -59,8 +59,44 @@ TEST(DeviceTerms, CustomAllReduceRunsOnFewRanks) {
 }
 
 TEST(DeviceTerms, MoreGraphsTakeMore) {
-  EXPECT_EQ(graph_bytes(61, 0), 0);
-  EXPECT_EQ(graph_bytes(61, 512) - graph_bytes(61, 128), 32 * 61 * 448 * kKiB + 384 * 2 * kMiB);
+  EXPECT_EQ(graph_bytes(61, 0, 8), 0);
+  EXPECT_EQ(graph_bytes(61, 512, 1) - graph_bytes(61, 128, 1),
+            32 * 61 * 448 * kKiB + 384 * 2 * kMiB);
+  // Two all-reduces of each layer in each of 52 captures.
+  EXPECT_EQ(registered_addresses(61, 512, 8), 6344);
+  EXPECT_EQ(graph_bytes(61, 512, 8) - graph_bytes(61, 512, 1), 6344 * 64);
+  EXPECT_EQ(registered_addresses(61, 512, 16), 0);
+}
+
+TEST(DeviceTerms, ActivationsAreThePeakOfAllChunksThatARequestMayEndWith) {
+  ModelSpec model;  // whose expanded prefix is wider than its stream
+  model.hidden = 256;
+  model.ffn = 512;
+  model.layers = 2;
+  model.vocab = 1000;
+  model.latent = {.q_rank = 0, .kv_rank = 512, .nope_dim = 128, .rope_dim = 64, .value_dim = 128};
+  const Device device = device_of(132);
+  RankShape rank;
+  rank.device = &device;
+  rank.shard.heads = {0, 64};
+  rank.shard.kv_heads = {0, 1};
+  rank.shard.ffn = {0, 512};
+  const DeviceSetting setting;
+  Bytes before = 0;
+  for (Tokens context = 1000; context < 40'000; context += 1371) {
+    const auto activations = [&](Tokens chunk) {
+      const StepShape step{.context_length = context,
+                           .max_running_requests = 1,
+                           .step_tokens_max = chunk,
+                           .logit_rows_max = 1};
+      return device_term_bytes(
+          {.model = model, .rank = rank, .step = step, .setting = setting})[Term::activations];
+    };
+    const Bytes whole = activations(8192);
+    for (Tokens chunk = 1; chunk <= 8192; chunk += 509) EXPECT_GE(whole, activations(chunk));
+    EXPECT_GE(whole, before) << "a longer context needs no less";
+    before = whole;
+  }
 }
 
 TEST(DeviceTerms, DefaultsGoByTheDevicesMemory) {

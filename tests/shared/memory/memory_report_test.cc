@@ -59,6 +59,15 @@ TEST(MemoryReport, ExplainsATermWithItsNumbers) {
   EXPECT_NE(text.find("64 rows x (576 inputs"), std::string::npos) << text;
   EXPECT_NE(text.find("computed, in phase buffers"), std::string::npos) << text;
   EXPECT_NE(explain_term(*plan, Term::graphs).find("graphs takes nothing"), std::string::npos);
+  const Json json = explain_term_json(*plan, Term::logits);
+  EXPECT_EQ(json.find("phase")->as_string(), "buffers");
+  const auto& ranks = json.find("ranks")->as_array();
+  ASSERT_EQ(ranks.size(), 2U);  // the leader gathers
+  EXPECT_EQ(ranks[0].find("ranks")->as_array()[0].as_string(), "0.0");
+  EXPECT_EQ(ranks[0].find("bytes")->as_int(), plan->ranks[0].bytes(Term::logits));
+  EXPECT_NE(ranks[0].find("formula")->as_string().find("gathered"), std::string::npos);
+  EXPECT_TRUE(
+      explain_term_json(*plan, Term::graphs).find("ranks")->as_array()[0].find("trust")->is_null());
   EXPECT_EQ(term_from_name("ep-buffer"), Term::ep_buffer);
   EXPECT_EQ(term_from_name("vibes"), std::nullopt);
 }

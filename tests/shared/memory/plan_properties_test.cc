@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/memory/memory_plan.h"
+#include "shared/options/fraction.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_golden.h"
 
@@ -120,6 +121,198 @@ TEST(PlanProperties, TheSameInputsGiveTheSamePlan) {
                                                  {"--tp=8", "--assume=weights=72GiB"})));
   };
   EXPECT_EQ(once(), once());
+}
+
+// A case by chance: one machine, model and set of options, without what sizes KV.
+struct Chance {
+  explicit Chance(std::uint64_t seed) : random(seed) {}
+  double between(double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  }
+  std::int64_t pick(std::int64_t count) {
+    return std::uniform_int_distribution<std::int64_t>(0, count - 1)(random);
+  }
+
+  ModelSpec model() {
+    const char* names[] = {"kimi-k2.5", "llama-70b", "llama-8b", "qwen3-235b", "deepseek-r1"};
+    return *golden_model(names[pick(5)]);
+  }
+  std::vector<std::string> flags(std::int64_t tp) {
+    std::vector<std::string> flags = {"--tp=" + std::to_string(tp),
+                                      "--assume=weights=" + gib(between(4, 50)),
+                                      "--chunked-prefill-size=" + std::to_string(1024 << pick(4)),
+                                      "--cuda-graph-max-bs=" + std::to_string(8 << pick(5))};
+    if (pick(2) == 0) flags.push_back("--context-length=" + std::to_string(1000 + pick(30'000)));
+    if (pick(2) == 0) flags.push_back("--max-running-requests=" + std::to_string(1 + pick(300)));
+    if (pick(3) == 0) flags.emplace_back("--kv-cache-dtype=fp8");
+    if (pick(4) == 0) flags.push_back("--max-total-tokens=" + std::to_string(5000 + pick(900'000)));
+    return flags;
+  }
+  std::vector<Bytes> sizes(std::int64_t tp) {
+    std::vector<Bytes> sizes;
+    const Bytes same = static_cast<Bytes>(between(16, 140)) * kGiB;
+    const bool is_even = pick(2) == 0;
+    for (std::int64_t i = 0; i < tp; ++i) {
+      sizes.push_back(is_even ? same : static_cast<Bytes>(between(16, 140)) * kGiB);
+    }
+    return sizes;
+  }
+
+  std::mt19937_64 random;
+};
+
+std::vector<std::string> with(std::vector<std::string> flags, std::string one) {
+  flags.push_back(std::move(one));
+  return flags;
+}
+
+std::string rule_of(Chance& chance) {
+  switch (chance.pick(4)) {
+    case 0:
+      return "--mem-fraction-static=" + std::to_string(chance.between(0.3, 0.97)).substr(0, 5);
+    case 1:
+      return "--gpu-memory-utilization=" + std::to_string(chance.between(0.3, 0.97)).substr(0, 5);
+    case 2:
+      return "--kv-cache-bytes=" + gib(chance.between(0.5, 60));
+    default:
+      return "--dp=1";
+  }
+}
+
+Tokens tokens_of(const MemoryPlan& plan) { return plan.refusal ? 0 : plan.kv.tokens; }
+
+TEST(PlanProperties, RowsAndWhatIsSpareSumToTheBudgetWhateverTheVerdict) {
+  Chance chance(kSeed);
+  int refused = 0;
+  for (int round = 0; round < 100; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed << " round " << round);
+    const std::int64_t tp = std::int64_t{1} << chance.pick(4);
+    const ModelSpec model = chance.model();
+    const std::vector<std::string> flags = with(chance.flags(tp), rule_of(chance));
+    const MemoryPlan plan = plan_of(gpus_of(chance.sizes(tp)), model, flags);
+    refused += plan.refusal ? 1 : 0;
+    Bytes budgets = 0;
+    const Json json = memory_plan_to_json(plan);
+    for (std::size_t i = 0; i < plan.ranks.size(); ++i) {
+      const RankPlan& rank = plan.ranks[i];
+      const Json& one = json.find("ranks")->as_array()[i];
+      Bytes sum = 0;
+      for (const Json& row : one.find("rows")->as_array()) {
+        EXPECT_GE(row.find("bytes")->as_int(), 0);
+        sum += row.find("bytes")->as_int();
+      }
+      EXPECT_EQ(sum + one.find("spare")->as_int(), one.find("budget")->as_int());
+      EXPECT_EQ(rank.budget + rank.held_by_others, rank.device_total);
+      if (!plan.refusal) {
+        EXPECT_LE(sum, rank.budget);
+      }
+      budgets += rank.budget;
+    }
+    EXPECT_EQ(budgets, plan.budget_total);
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_LT(refused, 90);
+}
+
+TEST(PlanProperties, MoreMemoryOfAnyDeviceNeverGivesFewerTokensWhateverTheOptions) {
+  Chance chance(kSeed + 1);
+  int grew = 0;
+  for (int round = 0; round < 60; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed + 1 << " round " << round);
+    const std::int64_t tp = std::int64_t{1} << chance.pick(4);
+    const ModelSpec model = chance.model();
+    const std::vector<std::string> flags = with(chance.flags(tp), rule_of(chance));
+    std::vector<Bytes> sizes = chance.sizes(tp);
+    Tokens before = 0;
+    for (int step = 0; step < 5; ++step) {
+      const Tokens tokens = tokens_of(plan_of(gpus_of(sizes), model, flags));
+      if (before > 0) {
+        EXPECT_GE(tokens, before) << step;
+      }
+      grew += tokens > before && before > 0 ? 1 : 0;
+      before = tokens;
+      if (chance.pick(2) == 0) {
+        for (Bytes& size : sizes) size += static_cast<Bytes>(chance.between(1, 30)) * kGiB;
+      } else {
+        sizes[static_cast<std::size_t>(chance.pick(tp))] += 10 * kGiB;
+      }
+    }
+  }
+  EXPECT_GT(grew, 20);
+}
+
+TEST(PlanProperties, RaisingAFractionNeverShrinksKvWhateverElseIsGiven) {
+  Chance chance(kSeed + 2);
+  int grew = 0;
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed + 2 << " round " << round);
+    const std::int64_t tp = std::int64_t{1} << chance.pick(4);
+    const ModelSpec model = chance.model();
+    const std::vector<std::string> flags = chance.flags(tp);
+    const Machine machine = gpus_of(chance.sizes(tp));
+    const std::string option =
+        chance.pick(2) == 0 ? "--mem-fraction-static=0." : "--gpu-memory-utilization=0.";
+    Tokens before = 0;
+    for (std::int64_t thousandths = 300 + chance.pick(40); thousandths < 990; thousandths += 43) {
+      const MemoryPlan plan =
+          plan_of(machine, model, with(flags, option + std::to_string(thousandths)));
+      if (plan.refusal) continue;
+      EXPECT_GE(plan.kv.tokens, before) << option << thousandths;
+      grew += plan.kv.tokens > before ? 1 : 0;
+      before = plan.kv.tokens;
+    }
+  }
+  EXPECT_GT(grew, 50);
+}
+
+std::string value_text(const OptionWindow& window, std::int64_t value) {
+  const bool is_fraction =
+      window.option == "mem-fraction-static" || window.option == "gpu-memory-utilization";
+  if (is_fraction) return format_fraction(value);
+  const bool is_size = window.option == "kv-cache-bytes" || window.option == "device-memory";
+  return std::to_string(value) + (is_size ? "B" : "");
+}
+
+TEST(PlanProperties, TheEndsOfEveryWindowAreExact) {
+  Chance chance(kSeed + 3);
+  int checked = 0;
+  for (int round = 0; round < 40; ++round) {
+    const std::int64_t tp = std::int64_t{1} << chance.pick(4);
+    const ModelSpec model = chance.model();
+    const std::vector<std::string> without = chance.flags(tp);
+    const std::vector<std::string> flags = with(without, rule_of(chance));
+    const Machine machine = gpus_of(chance.sizes(tp));
+    const Result<MemoryWindow> window = plan_window(machine, model, test_options(flags));
+    ASSERT_TRUE(window) << window.error().message;
+    for (const OptionWindow& option : window->options) {
+      SCOPED_TRACE(testing::Message()
+                   << "seed " << kSeed + 3 << " round " << round << " " << option.option << " "
+                   << option.low << " to " << option.high);
+      if (option.is_empty) continue;
+      const bool is_fraction =
+          option.option == "mem-fraction-static" || option.option == "gpu-memory-utilization";
+      const std::int64_t step = is_fraction ? kFractionStep : 1;
+      // What sizes KV takes the place of another option that does.
+      const bool sizes_kv = is_fraction || option.option == "kv-cache-bytes";
+      // Options that are no longer taken (below 1, beyond the model) are refused too.
+      const auto fits = [&](std::int64_t value) {
+        const Result<OptionSet> set =
+            parse_options({.flags = with(sizes_kv ? without : flags,
+                                         "--" + option.option + "=" + value_text(option, value)),
+                           .environment = {},
+                           .file = "/dev/null"});
+        if (!set) return false;
+        const Result<MemoryPlan> plan = plan_memory(machine, model, *set);
+        return plan && !plan->refusal;
+      };
+      EXPECT_TRUE(fits(option.low));
+      EXPECT_TRUE(fits(option.high));
+      EXPECT_FALSE(fits(option.low - step)) << option.binds_low;
+      EXPECT_FALSE(fits(option.high + step)) << option.binds_high;
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 100);
 }
 
 }  // namespace

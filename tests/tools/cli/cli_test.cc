@@ -131,6 +131,29 @@ TEST_F(Cli, ExplainNamesTheFractionFirstOfTwoLogs) {
   EXPECT_NE(noise.err.find("looked for"), std::string::npos) << noise.err;
 }
 
+TEST_F(Cli, APlanFromALogReplaysItToTheLastDigit) {
+  const Json golden = *parse_json(read_test_file(golden_path("models/kimi-k2.5.json")));
+  const std::filesystem::path config = folder_.path() / "config.json";
+  ASSERT_TRUE(write_file(config, dump_json(*golden.find("config"))));
+  const std::string failing = golden_path("logs/sglang-failing.log").string();
+  const Done failed = run({"plan", "--from-log", failing, "--model", config.string()});
+  EXPECT_EQ(failed.code, 3) << failed.err;
+  EXPECT_NE(failed.err.find("mem-fraction-static 0.55 leaves -20.59 GiB for KV"), std::string::npos)
+      << failed.err;
+  EXPECT_NE(failed.err.find("0.770 is the smallest mem-fraction-static"), std::string::npos);
+  const Done raised = run({"plan", "--from-log", failing, "--model", config.string(),
+                           "--mem-fraction-static", "0.88", "--explain", "kv", "--json"});
+  EXPECT_EQ(raised.code, 0) << raised.err;
+  const Result<Json> json = parse_json(raised.out);
+  ASSERT_TRUE(json) << raised.out;
+  EXPECT_EQ(json->find("term")->as_string(), "kv");
+  EXPECT_EQ(json->find("ranks")->as_array().size(), 1U);
+  const Done nameless = run({"plan", "--from-log", failing});
+  EXPECT_EQ(nameless.code, 78);
+  EXPECT_NE(nameless.err.find("the log names /models/kimi-k2.5-int4"), std::string::npos)
+      << nameless.err;
+}
+
 TEST_F(Cli, APlanRefusesATokenizerThatTheRouterCannotRead) {
   const std::string file = model();
   std::string bytes = read_file(file, kMiB * 16).value();

@@ -1,0 +1,123 @@
+#include "shared/memory/foreign_log/log_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "shared/base/text.h"
+#include "shared/options/option_table.h"
+#include "shared/options/option_value.h"
+
+namespace plimsoll {
+namespace {
+
+// That mean the same there and here.
+constexpr std::array<std::string_view, 7> kTaken = {"tp",
+                                                    "dp",
+                                                    "context-length",
+                                                    "max-running-requests",
+                                                    "chunked-prefill-size",
+                                                    "cuda-graph-max-bs",
+                                                    "max-total-tokens"};
+// A card has that much more than what is free on it once a process has begun.
+constexpr Bytes kTakenAtStart = 2 * kGiB;
+
+bool is_number(std::string_view text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// "fp8_e4m3" is fp8 here; what is not stored by us is left to auto.
+std::optional<std::string> kv_type_of(std::string_view written) {
+  if (written.starts_with("fp8")) return "fp8";
+  if (written == "bfloat16" || written == "bf16") return "bf16";
+  if (written == "float16" || written == "half") return "f16";
+  if (written.starts_with("int8")) return "int8";
+  return std::nullopt;
+}
+
+class Assumptions {
+ public:
+  void add(std::string_view term, std::optional<Bytes> bytes) {
+    if (bytes && *bytes > 0) terms_.push_back(fmt::format("{}={}B", term, *bytes));
+  }
+  std::string text() const { return join(terms_, ","); }
+
+ private:
+  std::vector<std::string> terms_;
+};
+
+std::string assumptions_of(const ForeignLog& log) {
+  Assumptions assumed;
+  const ForeignRank* rank = log.tightest();
+  const bool has_both = rank != nullptr && rank->base && rank->left;
+  if (log.server == ForeignServer::sglang) {
+    if (rank != nullptr) assumed.add("free", rank->base);
+    // What is gone once they are loaded, a draft's included.
+    if (rank != nullptr) {
+      assumed.add("weights", has_both ? std::optional(*rank->base - *rank->left) : rank->weights);
+    }
+  } else {
+    assumed.add("total", log.total);
+    if (rank != nullptr) assumed.add("weights", rank->weights);
+    assumed.add("activations", log.activation);
+    assumed.add("graphs", log.graphs_estimate);
+  }
+  if (const std::optional<double> token = log.kv_bytes_per_token()) {
+    assumed.add("kv-token", static_cast<Bytes>(*token + 0.5));
+  }
+  return assumed.text();
+}
+
+std::optional<Bytes> device_size(const ForeignLog& log) {
+  if (log.total) return round_up(*log.total, kGiB);
+  const ForeignRank* rank = log.tightest();
+  if (rank == nullptr || !rank->base) return std::nullopt;
+  return round_up(*rank->base + kTakenAtStart, kGiB);
+}
+
+}  // namespace
+
+std::vector<LogOption> options_of_log(const ForeignLog& log) {
+  std::vector<LogOption> options;
+  for (const std::string_view name : kTaken) {
+    const ForeignArg* arg = log.arg(name);
+    if (arg != nullptr && is_number(arg->value)) options.push_back({std::string(name), arg->value});
+  }
+  if (log.fraction) {
+    const char* name =
+        log.server == ForeignServer::sglang ? "mem-fraction-static" : "gpu-memory-utilization";
+    options.push_back({name, fmt::format("{:.6g}", *log.fraction)});
+  }
+  const ForeignArg* kv_type = log.arg("kv-cache-dtype");
+  const auto type = kv_type != nullptr ? kv_type_of(kv_type->value) : std::nullopt;
+  if (type) options.push_back({"kv-cache-dtype", *type});
+  if (std::string assumed = assumptions_of(log); !assumed.empty()) {
+    options.push_back({"assume", std::move(assumed)});
+  }
+  if (const std::optional<Bytes> size = device_size(log)) {
+    options.push_back({"devices", fmt::format("simulated:{}GiB", *size / kGiB)});
+  }
+  return options;
+}
+
+OptionSet with_log_options(OptionSet options, const ForeignLog& log, const std::string& label) {
+  const bool has_machine = !options.values.machine.empty();
+  for (const LogOption& said : options_of_log(log)) {
+    const OptionRow* row = find_option(said.name);
+    if (row == nullptr || options.origin(row->name).source != Source::built_in) continue;
+    const bool is_device = said.name == "devices";
+    Options changed = options.values;
+    if (!set_option(changed, *row, is_device && has_machine ? "simulated" : said.value)) continue;
+    options.values = std::move(changed);
+    options.origins[std::string(row->name)] = {Source::file, label};
+  }
+  return options;
+}
+
+}  // namespace plimsoll
