@@ -50,8 +50,10 @@ Result<std::int64_t> ChildTable::start(const Start& start) {
   }
   ChildProcess process = std::move(*spawned);
   // A child that has ended already is reported by its pidfd, with the cause.
-  const Status sent = send_descriptor(process.pair(), start.tag, start.fd);
-  if (!sent && sent.error().code != Code::unavailable) return sent.error();
+  for (const Given& given : start.descriptors) {
+    const Status sent = send_descriptor(process.pair(), given.tag, given.fd);
+    if (!sent && sent.error().code != Code::unavailable) return sent.error();
+  }
   const std::int64_t pid = process.pid();
   children_.emplace(start.child, Child{std::move(process), {}});
   return pid;

@@ -25,14 +25,18 @@ class ChildTable {
     bool is_silent = false;  // its outputs are closed
   };
 
-  // Starts it with a descriptor that it finds first on its socket pair. Programs lie in `folder`.
+  struct Given {
+    std::string tag;
+    int fd = -1;
+  };
+  // Starts it with descriptors that it finds first on its socket pair, in this order. Programs lie
+  // in `folder`.
   struct Start {
     ChildId child;
     std::filesystem::path folder;
     std::string control_endpoint;
     std::string instance;
-    std::string tag;  // of the descriptor
-    int fd = -1;
+    std::vector<Given> descriptors;
   };
   Result<std::int64_t> start(const Start& start);  // its pid
 

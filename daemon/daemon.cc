@@ -63,7 +63,7 @@ std::string stamped(LogLevel level, const std::string& line) {
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
                                                std::filesystem::path programs) {
-  std::vector<InheritedSocket> inherited = take_inherited_sockets();
+  InheritedDescriptors inherited = take_inherited_descriptors();
   UniqueFd signals = TRY(stop_signals());
   UniqueFd deaths(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!deaths) return unavailable(std::string("make an eventfd: ") + std::strerror(errno));
@@ -106,7 +106,8 @@ Daemon::Daemon(Parts parts)
     : parts_(std::move(parts)),
       supervisor_(parts_.setup),
       children_(ChildGroups::of_service()),
-      http_(std::move(parts_.inherited), service_) {}
+      http_(std::move(parts_.inherited.sockets), service_),
+      weights_(std::move(parts_.inherited.weights), service_) {}
 
 int Daemon::run() {
   for (const std::string& line : parts_.journal.damaged()) log(LogLevel::warning, "record " + line);
@@ -262,7 +263,11 @@ void Daemon::act(BindListener&& action) {
   events_.push_back(ListenerBound{http_.open(action.host, action.port)});
 }
 
-void Daemon::act(CloseListener&& action) { http_.close({.daemon_ends = action.daemon_ends}); }
+// Then nothing is served any more, and what was kept for it goes too.
+void Daemon::act(CloseListener&& action) {
+  http_.close({.daemon_ends = action.daemon_ends});
+  if (!action.daemon_ends) weights_.drop();
+}
 
 void Daemon::act(CreateSegment&& action) {
   segments_.erase(action.replica);
@@ -302,14 +307,17 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
                           .folder = parts_.programs,
                           .control_endpoint = parts_.control_endpoint,
                           .instance = parts_.setup.instance,
-                          .tag = "listener",
-                          .fd = http_.fd()};
-  if (child.kind == ChildId::Kind::worker) {
-    const auto failed = segment_errors_.find(child.replica);
-    if (failed != segment_errors_.end()) return failed->second;
-    start.tag = "segment";
-    start.fd = segments_.at(child.replica).block.fd();
+                          .descriptors = {}};
+  if (child.kind == ChildId::Kind::router) {
+    start.descriptors.push_back({"listener", http_.fd()});
+    return children_.start(start);
   }
+  const auto failed = segment_errors_.find(child.replica);
+  if (failed != segment_errors_.end()) return failed->second;
+  const int weights =
+      weights_.block_of(supervisor_.deployment()->plan(), child.replica, child.rank);
+  if (weights >= 0) start.descriptors.push_back({"weights", weights});
+  start.descriptors.push_back({"segment", segments_.at(child.replica).block.fd()});
   return children_.start(start);
 }
 

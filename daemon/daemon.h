@@ -18,6 +18,7 @@
 #include "daemon/log_file.h"
 #include "daemon/service_notify.h"
 #include "daemon/supervisor.h"
+#include "daemon/weight_store.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
 #include "shared/control/channel.h"
@@ -38,7 +39,7 @@ class Daemon {
  private:
   struct Parts {
     InstanceLock lock;
-    std::vector<InheritedSocket> inherited;
+    InheritedDescriptors inherited;
     Channel channel;
     LogFile log_file;
     Journal journal;
@@ -95,6 +96,7 @@ class Daemon {
   ServiceNotify service_;
   ChildTable children_;
   HttpSocket http_;
+  WeightStore weights_;
   std::map<std::int64_t, Segment> segments_;  // by replica
   std::map<std::int64_t, Error> segment_errors_;
   std::deque<Event> events_;

@@ -8,9 +8,9 @@
 
 namespace plimsoll {
 
-HttpSocket::HttpSocket(std::vector<InheritedSocket> inherited, ServiceNotify& service)
+HttpSocket::HttpSocket(std::vector<InheritedDescriptor> inherited, ServiceNotify& service)
     : service_(service) {
-  for (InheritedSocket& socket : inherited) {
+  for (InheritedDescriptor& socket : inherited) {
     auto& place = socket.name == kStoredListener ? stored_ : unit_;
     if (!place) place = std::move(socket);  // the manager may hold several; one is served
   }
@@ -48,7 +48,7 @@ Result<Listener> HttpSocket::from_unit(std::int64_t port) const {
 // Of an earlier life. Where the address has changed meanwhile, nobody must go on waiting there.
 std::optional<Listener> HttpSocket::from_store(const std::string& host, std::int64_t port) {
   if (!stored_) return std::nullopt;
-  InheritedSocket socket = std::move(*stored_);
+  InheritedDescriptor socket = std::move(*stored_);
   stored_.reset();
   const Result<SocketAddress> address = socket_address(socket.fd.get());
   if (address && (port == 0 || port == address->port) && is_same_host(host, address->host)) {

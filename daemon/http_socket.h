@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/inherited_sockets.h"
+#include "daemon/inherited_descriptors.h"
 #include "daemon/listener.h"
 #include "daemon/service_notify.h"
 
@@ -14,7 +14,7 @@ namespace plimsoll {
 
 class HttpSocket {
  public:
-  HttpSocket(std::vector<InheritedSocket> inherited, ServiceNotify& service);
+  HttpSocket(std::vector<InheritedDescriptor> inherited, ServiceNotify& service);
 
   // The URL. A socket unit's is used where it has that port (0: any); one of an earlier life where
   // it has that address. Errors: as bind_listener(); invalid where a socket unit says another port.
@@ -31,8 +31,8 @@ class HttpSocket {
   std::optional<Listener> from_store(const std::string& host, std::int64_t port);
 
   ServiceNotify& service_;
-  std::optional<InheritedSocket> unit_;    // stays, whatever is closed
-  std::optional<InheritedSocket> stored_;  // until it is used or found to be another's
+  std::optional<InheritedDescriptor> unit_;    // stays, whatever is closed
+  std::optional<InheritedDescriptor> stored_;  // until it is used or found to be another's
   std::optional<Listener> listener_;
   bool is_stored_ = false;
 };

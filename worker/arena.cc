@@ -78,15 +78,23 @@ Status MappedMemory::populate(const std::string& purpose) const {
                            format_bytes(std::ssize(bytes_)), purpose, std::strerror(error))};
 }
 
-Result<Arena> Arena::create(const RankPlan& plan) {
+Result<Arena> Arena::create(const RankPlan& plan, std::span<std::byte> weights) {
   Arena arena;
   Bytes total = 0;
-  for (const Term term : kArenaTerms) total += round_up(plan.bytes(term), kRegionAlignment);
+  const auto is_there = [&](Term term) { return term == Term::weights && !weights.empty(); };
+  for (const Term term : kArenaTerms) {
+    if (!is_there(term)) total += round_up(plan.bytes(term), kRegionAlignment);
+  }
   arena.memory_ = TRY(MappedMemory::create(
       {.bytes = total, .huge_pages = true, .purpose = "the weights and buffers of the plan"}));
   std::span<std::byte> rest = arena.memory_.bytes();
   for (const Term term : kArenaTerms) {
     const Bytes bytes = plan.bytes(term);
+    if (is_there(term)) {
+      CHECK(std::ssize(weights) == bytes);
+      arena.regions_.push_back({term, bytes, weights, 0});
+      continue;
+    }
     arena.regions_.push_back({term, bytes, rest.first(size(bytes)), 0});
     rest = rest.subspan(size(round_up(bytes, kRegionAlignment)));
   }

@@ -1,7 +1,8 @@
 // Arena: the memory of a rank, taken once from the system and carved into the plan's regions.
 //
-// One anonymous map holds the weights, tables, activations, workspace and logits of the plan; KV is
-// a second map, made once the daemon has fixed the number of blocks. What a region does not have is
+// One anonymous map holds the weights, tables, activations, workspace and logits of the plan (the
+// weights only where they do not lie in memory that outlives the rank); KV is a second map, made
+// once the daemon has fixed the number of blocks. What a region does not have is
 // a fault of the plan or of the code that estimates, and says which row it belongs to. Pages come
 // zeroed and only when touched; they are left out of core dumps. Memory is never given back.
 #pragma once
@@ -50,8 +51,8 @@ inline constexpr std::array kArenaTerms = {Term::weights, Term::tables, Term::ac
 
 class Arena {
  public:
-  // Maps the rows of the plan that tensors come from.
-  static Result<Arena> create(const RankPlan& plan);
+  // Maps the rows of the plan that tensors come from. `weights`: theirs, where it is there already.
+  static Result<Arena> create(const RankPlan& plan, std::span<std::byte> weights = {});
   // Of all rows but KV, without any memory: for devices that are not there. Only account() works.
   static Arena without_memory(const RankPlan& plan);
 

@@ -19,6 +19,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kRollupBytesMax = 64 * 1024;
+constexpr std::size_t kMapsBytesMax = 16 * 1024 * 1024;
 constexpr std::size_t kPagesAtOnce = 64 * 1024;
 
 }  // namespace
@@ -42,6 +43,28 @@ Result<ProcessMemory> read_process_memory(const std::filesystem::path& root) {
   }
   if (has_total) return memory;
   return unavailable("read /proc/self/smaps_rollup: there is no Pss");
+}
+
+Result<Bytes> proportional_bytes(std::span<const std::byte> memory,
+                                 const std::filesystem::path& root) {
+  const std::string maps = TRY(read_file(root / "proc/self/smaps", kMapsBytesMax));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+  bool is_inside = false;
+  Bytes bytes = 0;
+  for (const std::string_view line : split(maps, '\n')) {
+    std::uintptr_t start = 0;
+    const char* const end = line.data() + line.size();
+    const auto [after, error] = std::from_chars(line.data(), end, start, 16);
+    if (error == std::errc() && after != end && *after == '-') {
+      is_inside = start >= begin && start < begin + memory.size();
+    } else if (is_inside && line.starts_with("Pss:")) {
+      const std::string_view value = trim(line.substr(4));
+      Bytes kib = 0;
+      std::from_chars(value.data(), value.data() + value.size(), kib);
+      bytes += kib * kKiB;
+    }
+  }
+  return bytes;
 }
 
 Result<Bytes> touched_bytes(std::span<const std::byte> memory) {

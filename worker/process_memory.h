@@ -21,6 +21,10 @@ struct ProcessMemory {
 // /proc/self/smaps_rollup; `root` stands before /proc, for tests. Errors: not_found, unavailable.
 Result<ProcessMemory> read_process_memory(const std::filesystem::path& root = "/");
 
+// What counts for this process of a map that others may have, too.
+Result<Bytes> proportional_bytes(std::span<const std::byte> memory,
+                                 const std::filesystem::path& root = "/");
+
 // Of an anonymous map. Errors: unavailable, where the kernel does not say.
 Result<Bytes> touched_bytes(std::span<const std::byte> memory);
 

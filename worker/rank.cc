@@ -5,7 +5,9 @@
 
 #include <malloc.h>
 
+#include "shared/base/log.h"
 #include "shared/machine/device_query.h"
+#include "shared/memory/weight_label.h"
 #include "shared/model/model_source.h"
 #include "worker/process_memory.h"
 
@@ -22,10 +24,15 @@ Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
   if (setup_.simulated) return start_simulated(progress);
   const GgufFile file = TRY(GgufFile::open(setup_.model_path));
   spec_ = TRY_CONTEXT(setup_.model_path + ": ", read_model_spec(file));
-  arena_ = TRY(Arena::create(setup_.plan));
+  TRY(open_kept_weights(progress));
+  arena_ = TRY(
+      Arena::create(setup_.plan, kept_weights_ ? kept_weights_->bytes() : std::span<std::byte>()));
   const auto index = static_cast<std::size_t>(setup_.collective->rank());
-  weights_ = std::make_unique<ModelWeights>(TRY(
-      load_weights(file, spec_, setup_.shards.ranks[index], *setup_.backend, arena_, progress)));
+  const bool is_packed = kept_weights_ && kept_weights_->is_sealed();
+  weights_ = std::make_unique<ModelWeights>(
+      TRY(load_weights(file, spec_, setup_.shards.ranks[index], *setup_.backend, arena_,
+                       is_packed ? ArenaWeights::packed : ArenaWeights::to_pack, progress)));
+  if (kept_weights_ && !is_packed) TRY(kept_weights_->seal());
   engine_ = std::make_unique<Engine>(TRY(Engine::create({.spec = &spec_,
                                                          .shards = &setup_.shards,
                                                          .weights = weights_.get(),
@@ -36,6 +43,28 @@ Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
   // What reading the header took goes back to the system, so that the same launch always measures
   // the same.
   (void)::malloc_trim(0);
+  return {};
+}
+
+// Weights that cannot be kept are packed all the same.
+Status Rank::open_kept_weights(const std::function<void(const LoadProgress&)>& progress) {
+  if (!setup_.kept_weights) return {};
+  const Bytes bytes = setup_.plan.bytes(Term::weights);
+  const Result<std::string> label = weight_label(setup_.model_path, setup_.plan);
+  if (!label) return label.error();
+  while (!kept_weights_) {
+    auto opened = SealedBlock::open(setup_.kept_weights->block.get(), bytes, *label);
+    if (!opened) {
+      LOG_DEBUG("packs weights that no other process gets: {}", opened.error().message);
+      return {};
+    }
+    if (*opened) {
+      kept_weights_ = std::move(**opened);
+      break;
+    }
+    progress({.done = 0, .total = bytes});
+    TRY(setup_.kept_weights->wait());
+  }
   return {};
 }
 
@@ -76,9 +105,12 @@ Measured Rank::measure() const {
   const Result<ProcessMemory> process = read_process_memory();
   const Result<Bytes> in_arena = touched_bytes(arena_.memory());
   const Result<Bytes> in_kv = engine_->kv_bytes_resident();
-  if (process && in_arena && in_kv) {
+  const Result<Bytes> in_kept =
+      kept_weights_ ? proportional_bytes(kept_weights_->bytes()) : Result<Bytes>(Bytes{0});
+  if (process && in_arena && in_kv && in_kept) {
     measured.resident = process->total;
-    measured.terms[term_name(Term::collective)] = std::max(process->shared, setup_.shared_memory);
+    measured.terms[term_name(Term::collective)] =
+        std::max(process->shared - *in_kept, setup_.shared_memory);
     measured.terms[term_name(Term::process)] =
         std::max<Bytes>(process->total - process->shared - *in_arena - *in_kv, 0);
   }

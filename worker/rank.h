@@ -11,6 +11,8 @@
 #include "kernels/backend.h"
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
+#include "shared/base/sealed_block.h"
+#include "shared/base/unique_fd.h"
 #include "shared/memory/measured.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/simulation.h"
@@ -33,6 +35,12 @@ class Rank {
     Blocks kv_blocks = 0;
     std::function<void(Duration)> pause;
   };
+  // Memory that the weights are to lie in, so that they outlive this rank.
+  struct KeptWeights {
+    UniqueFd block;
+    // While another process packs into it: for a moment, or why not any longer.
+    std::function<Status()> wait;
+  };
   struct Setup {
     std::string model_path;
     ShardPlan shards;  // of all ranks of the replica
@@ -42,8 +50,10 @@ class Rank {
     std::unique_ptr<Collective> collective;
     Bytes shared_memory = 0;  // its part of what the replica's ranks share
     std::optional<Simulated> simulated = {};
+    std::optional<KeptWeights> kept_weights = {};
   };
-  // Opens the file, loads this rank's weights and prepares the engine, KV excluded.
+  // Opens the file, loads this rank's weights (or maps those that are kept of it) and prepares the
+  // engine, KV excluded.
   static Result<std::unique_ptr<Rank>> load(
       Setup setup, const std::function<void(const LoadProgress&)>& progress);
 
@@ -58,10 +68,12 @@ class Rank {
  private:
   explicit Rank(Setup setup) : setup_(std::move(setup)) {}
   Status start(const std::function<void(const LoadProgress&)>& progress);
+  Status open_kept_weights(const std::function<void(const LoadProgress&)>& progress);
   Status start_simulated(const std::function<void(const LoadProgress&)>& progress);
 
   Setup setup_;
   ModelSpec spec_;
+  std::optional<SealedBlock> kept_weights_;
   Arena arena_;
   std::unique_ptr<ModelWeights> weights_;
   std::unique_ptr<Engine> engine_;

@@ -36,6 +36,7 @@ constexpr Duration kSupervisorDeadline = seconds(3600);
 constexpr Duration kDescriptorDeadline = seconds(60);
 constexpr Duration kProgressInterval = milliseconds(100);
 // How often a rank that waits for work looks at its other sources.
+constexpr Duration kWeightsLook = milliseconds(5);
 constexpr Duration kIdleLook = milliseconds(50);
 constexpr int kRequestSocketMode = 0600;
 
@@ -55,6 +56,7 @@ class Worker {
   Result<T> await(const char* what);
   Status load();
   Status join_group(Rank::Setup& setup);
+  Status wait_for_weights();
   bool has_peers() const { return launched_.shards.ranks.size() > 1; }
   void mark(Activity activity) const;
   void log_ledger(Blocks kv_blocks) const;
@@ -177,9 +179,25 @@ Status Worker::load() {
   return {};
 }
 
+// While another replica packs the same.
+Status Worker::wait_for_weights() {
+  pause(kWeightsLook);
+  if (drain_until_) {
+    is_called_off_ = true;
+    return unavailable("told to end while waiting for weights");
+  }
+  return check_group();
+}
+
 Status Worker::join_group(Rank::Setup& setup) {
   TaggedFd received = TRY_CONTEXT("get the ranks' shared segment: ",
                                   receive_descriptor(arguments_.parent_fd, kDescriptorDeadline));
+  if (received.tag == "weights") {
+    setup.kept_weights = {.block = std::move(received.fd),
+                          .wait = [this] { return wait_for_weights(); }};
+    received = TRY_CONTEXT("get the ranks' shared segment: ",
+                           receive_descriptor(arguments_.parent_fd, kDescriptorDeadline));
+  }
   if (received.tag != "segment") {
     return internal_error(
         fmt::format("expected the descriptor 'segment' and got '{}'", received.tag));

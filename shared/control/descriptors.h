@@ -15,7 +15,8 @@ namespace plimsoll {
 constexpr int kParentFd = 3;
 
 struct TaggedFd {
-  std::string tag;  // "segment" (memory that a replica's ranks share), "listener"
+  // "segment" (memory that a replica's ranks share), "weights" (a SealedBlock), "listener"
+  std::string tag;
   UniqueFd fd;
 };
 

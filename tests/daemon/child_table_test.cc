@@ -25,8 +25,7 @@ class ChildTableTest : public ::testing::Test {
             .folder = folder_.path(),
             .control_endpoint = "ipc:///run/x/control",
             .instance = "abc",
-            .tag = "segment",
-            .fd = 0};
+            .descriptors = {{"segment", 0}}};
   }
   Ending wait(ChildTable& table, const ChildId& child) {
     pollfd wanted{.fd = table.children().at(child).process.pidfd(), .events = POLLIN, .revents = 0};

@@ -14,7 +14,7 @@ class HttpSocketTest : public ::testing::Test {
     return std::move(*listener);
   }
   HttpSocket with(const char* name, UniqueFd fd) {
-    std::vector<InheritedSocket> sockets;
+    std::vector<InheritedDescriptor> sockets;
     sockets.push_back({name, std::move(fd)});
     return HttpSocket(std::move(sockets), service_);
   }

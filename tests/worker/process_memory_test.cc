@@ -35,6 +35,19 @@ TEST(ProcessMemory, OfThisProcessIsMoreThanNothing) {
   EXPECT_GE(memory->total, memory->anonymous);
 }
 
+TEST(ProcessMemory, OfAMapItIsWhatTheKernelSaysOfItsParts) {
+  const FakeRoot root("process_memory_3");
+  root.file("proc/self/smaps",
+            "00010000-00012000 rw-p 00000000 00:00 0\nRss:  8 kB\nPss:  8 kB\n"
+            "00012000-00014000 r--p 00000000 00:01 7 /memfd:w (deleted)\nRss:  8 kB\nPss:  4 kB\n"
+            "SwapPss: 0 kB\n00014000-00015000 r--p 00002000 00:01 7\nPss:  2 kB\n"
+            "00015000-00016000 rw-p 00000000 00:00 0\nPss:  16 kB\n");
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that is only compared
+  const std::span<const std::byte> map(reinterpret_cast<const std::byte*>(0x12000), 0x3000);
+  EXPECT_EQ(*proportional_bytes(map, root.path()), 6 * kKiB);
+  EXPECT_FALSE(proportional_bytes(map, root.path() / "nowhere"));
+}
+
 TEST(ProcessMemory, PagesCountOnceTheyAreTouched) {
   const auto map = MappedMemory::create({.bytes = 1 * kMiB, .huge_pages = false, .purpose = "a"});
   ASSERT_TRUE(map);

@@ -53,6 +53,7 @@ class RankGroup {
     DecoderLimits limits = {.rows_max = 128, .logit_rows_max = 128, .context_length = 256};
     Blocks kv_blocks = 64;
     std::int64_t sequences_max = 16;
+    int kept_weights = -1;  // a SealedBlock's descriptor, where there is one rank
   };
 
   explicit RankGroup(Options options) : options_(std::move(options)) { start(); }
@@ -125,6 +126,10 @@ class RankGroup {
                       .limits = options_.limits,
                       .backend = std::move(*backend),
                       .collective = std::move(*collective)};
+    if (options_.kept_weights >= 0) {
+      setup.kept_weights = {.block = UniqueFd(::dup(options_.kept_weights)),
+                            .wait = [] { return unavailable("another packs"); }};
+    }
     auto rank = Rank::load(std::move(setup), [](const LoadProgress&) {});
     ASSERT_TRUE(rank) << rank.error().message;
     const Status kv = (*rank)->engine().allocate_kv(

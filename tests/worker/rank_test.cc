@@ -105,6 +105,68 @@ TEST(Rank, MeasuresWhatItTook) {
   EXPECT_EQ(measured.kv_touched, 0);
 }
 
+TEST(Rank, WeightsThatWereKeptGiveTheSameLogitsAndAreNotPackedAgain) {
+  const TempFolder folder;
+  const auto model = write_tiny_model({}, folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  const auto run = [&](int kept) {
+    RankGroup group({.model = *model, .kept_weights = kept});
+    StepPlan plan;
+    const std::vector<std::int32_t> tokens = {1, 5, 7, 2, 9};
+    append_rows(plan, {.tokens = tokens, .begin = 0, .end = 5, .first_block = 0, .logit_rows = 5});
+    return group.run(plan);
+  };
+  const auto file = GgufFile::open(*model);
+  ASSERT_TRUE(file);
+  const auto spec = read_model_spec(*file);
+  ASSERT_TRUE(spec);
+  const auto shards = plan_shards(*spec, 1);
+  ASSERT_TRUE(shards);
+  const Bytes bytes = rank_weights(*spec, shards->ranks[0]).bytes();
+  const auto block = SealedBlock::create("test", bytes);
+  ASSERT_TRUE(block) << block.error().message;
+  const auto expected = run(-1);
+  EXPECT_EQ(run(block->get()), expected);  // packs into it
+  if (!SealedBlock::label_of(block->get())) GTEST_SKIP() << "the kernel has no 2 MiB pages for it";
+  EXPECT_EQ(run(block->get()), expected);  // maps it
+}
+
+TEST(Rank, WeightsThatAnotherPacksAreWaitedFor) {
+  const TempFolder folder;
+  const auto model = write_tiny_model({}, folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  const auto file = GgufFile::open(*model);
+  ASSERT_TRUE(file);
+  const auto spec = read_model_spec(*file);
+  ASSERT_TRUE(spec);
+  const auto shards = plan_shards(*spec, 1);
+  ASSERT_TRUE(shards);
+  RankPlan plan;
+  plan.shard = shards->ranks[0];
+  const Bytes bytes = rank_weights(*spec, plan.shard).bytes();
+  plan.rows.push_back({.term = Term::weights, .bytes = bytes, .formula = {}});
+  const auto block = SealedBlock::create("test", bytes);
+  ASSERT_TRUE(block);
+  auto other = SealedBlock::open(block->get(), bytes, "another's");
+  if (!other) GTEST_SKIP() << other.error().message;
+  int waits = 0;
+  Rank::Setup setup{.model_path = model->string(),
+                    .shards = *shards,
+                    .plan = plan,
+                    .limits = {},
+                    .backend = nullptr,
+                    .collective = make_single_collective(),
+                    .kept_weights = Rank::KeptWeights{.block = UniqueFd(::dup(block->get())),
+                                                      .wait = [&]() -> Status {
+                                                        if (++waits < 3) return {};
+                                                        return unavailable("told to end");
+                                                      }}};
+  const auto rank = Rank::load(std::move(setup), [](const LoadProgress&) {});
+  ASSERT_FALSE(rank);
+  EXPECT_EQ(rank.error().message, "told to end");
+  EXPECT_EQ(waits, 3);
+}
+
 TEST(Rank, AFileThatIsNoModelIsNamed) {
   Rank::Setup setup{.model_path = "/nowhere/model.gguf",
                     .shards = {},

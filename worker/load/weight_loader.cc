@@ -12,8 +12,8 @@ namespace {
 // One load under way.
 class Loader {
  public:
-  Loader(const GgufFile& file, Backend& backend, Arena& arena)
-      : file_(file), backend_(backend), arena_(arena) {}
+  Loader(const GgufFile& file, Backend& backend, Arena& arena, ArenaWeights state)
+      : file_(file), backend_(backend), arena_(arena), state_(state) {}
 
   Status load_matrix(const MatrixPlan& plan, PackedMatrix& matrix) {
     for (const WeightSlice& slice : plan.parts) {
@@ -27,9 +27,14 @@ class Loader {
                                .row_end = slice.rows.end,
                                .col_begin = slice.cols.begin,
                                .col_end = slice.cols.end};
-      matrix.parts.push_back(TRY_CONTEXT(context, backend_.pack(stored, destination)));
+      matrix.parts.push_back(PackedPart{.dtype = stored.dtype,
+                                        .rows = slice.rows.size(),
+                                        .cols = slice.cols.size(),
+                                        .data = destination.data()});
       matrix.rows += matrix.parts.back().rows;
       matrix.cols = matrix.parts.back().cols;
+      if (state_ == ArenaWeights::packed) continue;
+      matrix.parts.back() = TRY_CONTEXT(context, backend_.pack(stored, destination));
       drop(*slice.weight);
     }
     matrix.segment_cols = plan.segment_cols;
@@ -40,9 +45,10 @@ class Loader {
     const auto destination = TRY_CONTEXT(fmt::format("load {}: ", plan.name),
                                          arena_.take(Term::weights, plan.bytes, plan.name));
     auto* values = reinterpret_cast<float*>(destination.data());
+    vector = values;
+    if (state_ == ArenaWeights::packed) return {};
     dequantise(plan.weight->dtype, file_.bytes_of(*plan.weight).data(), plan.weight->cols(),
                values);
-    vector = values;
     drop(*plan.weight);
     return {};
   }
@@ -56,6 +62,7 @@ class Loader {
   const GgufFile& file_;
   Backend& backend_;
   Arena& arena_;
+  ArenaWeights state_;
 };
 
 Error no_place(std::string_view name) {
@@ -66,10 +73,11 @@ Error no_place(std::string_view name) {
 
 Result<ModelWeights> load_weights(const GgufFile& file, const ModelSpec& spec,
                                   const RankShard& shard, Backend& backend, Arena& arena,
+                                  ArenaWeights arena_weights,
                                   const std::function<void(const LoadProgress&)>& progress) {
   const RankWeights plan = rank_weights(spec, shard);
   LoadProgress state{.done = 0, .total = plan.bytes()};
-  Loader loader(file, backend, arena);
+  Loader loader(file, backend, arena, arena_weights);
   ModelWeights weights(spec);
   const auto advance = [&](Bytes bytes) {
     state.done += bytes;

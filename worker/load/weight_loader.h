@@ -1,7 +1,8 @@
 // WeightLoader: this rank's slices from the model file into packed weights in the arena.
 //
 // Reads only what the rank needs, in the order of rank_weights(), and drops the file's pages from
-// this process as it goes, so that the process never holds the weights twice.
+// this process as it goes, so that the process never holds the weights twice. Weights that are in
+// the arena already, packed by an earlier rank, are only found their places.
 #pragma once
 
 #include <functional>
@@ -17,10 +18,13 @@
 
 namespace plimsoll {
 
-// REQUIRES: `spec` was read from `file`. Errors: the arena's (internal), the backend's; a weight
-// that the graph has no place for (internal).
+enum class ArenaWeights { to_pack, packed };
+
+// REQUIRES: `spec` was read from `file`; packed ones are of the same file and shard. Errors: the
+// arena's (internal), the backend's; a weight that the graph has no place for (internal).
 Result<ModelWeights> load_weights(const GgufFile& file, const ModelSpec& spec,
                                   const RankShard& shard, Backend& backend, Arena& arena,
+                                  ArenaWeights state,
                                   const std::function<void(const LoadProgress&)>& progress);
 
 }  // namespace plimsoll

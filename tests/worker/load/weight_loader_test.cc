@@ -1,11 +1,13 @@
 #include "worker/load/weight_loader.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/dequantise.h"
@@ -78,12 +80,55 @@ TEST(WeightLoader, FillsEveryPlaceOfTheGraphAndNoMoreThanThePlan) {
         ASSERT_TRUE(arena);
         std::vector<LoadProgress> reports;
         const auto weights = load_weights(*opened.file, opened.spec, shard, *opened.backend, *arena,
+                                          ArenaWeights::to_pack,
                                           [&](const LoadProgress& at) { reports.push_back(at); });
         ASSERT_TRUE(weights) << weights.error().message;
         EXPECT_LE(arena->taken(Term::weights), planned);
         EXPECT_EQ(reports.back().done, planned);
         EXPECT_EQ(reports.back().total, planned);
         expect_complete(opened, shard, *weights);
+      }
+    }
+  }
+}
+
+TEST(WeightLoader, PackedOnesAreFoundWhereTheyWerePackedAndNotWrittenAgain) {
+  Opened opened;
+  ASSERT_NO_FATAL_FAILURE(
+      open({.type = DType::q4_1, .tied_head = false, .rope_freqs = true}, 2, opened));
+  const RankShard& shard = opened.shards.ranks[1];
+  const Bytes planned = rank_weights(opened.spec, shard).bytes();
+  const auto memory = MappedMemory::create({.bytes = planned, .huge_pages = false, .purpose = "a"});
+  ASSERT_TRUE(memory);
+  const auto load = [&](ArenaWeights state) {
+    auto arena = Arena::create(weights_alone(planned), memory->bytes());
+    EXPECT_TRUE(arena);
+    Bytes done = 0;
+    auto weights = load_weights(*opened.file, opened.spec, shard, *opened.backend, *arena, state,
+                                [&](const LoadProgress& at) { done = at.done; });
+    EXPECT_TRUE(weights) << weights.error().message;
+    EXPECT_EQ(done, planned);
+    return std::move(*weights);
+  };
+  const ModelWeights packed = load(ArenaWeights::to_pack);
+  const std::vector<std::byte> bytes(memory->bytes().begin(), memory->bytes().end());
+  ASSERT_EQ(::mprotect(memory->bytes().data(), memory->bytes().size(), PROT_READ), 0);
+  const ModelWeights found = load(ArenaWeights::packed);
+  EXPECT_TRUE(std::ranges::equal(memory->bytes(), bytes));
+  expect_complete(opened, shard, found);
+  for (std::size_t i = 0; i < packed.layers.size(); ++i) {
+    const auto& [was, is] = std::pair(packed.layers[i], found.layers[i]);
+    EXPECT_EQ(is.attn_norm, was.attn_norm);
+    for (const auto& [a, b] : {std::pair(is.qkv, was.qkv), std::pair(is.ffn_down, was.ffn_down)}) {
+      ASSERT_EQ(a.parts.size(), b.parts.size());
+      EXPECT_EQ(a.rows, b.rows);
+      EXPECT_EQ(a.cols, b.cols);
+      EXPECT_EQ(a.segment_cols, b.segment_cols);
+      for (std::size_t part = 0; part < a.parts.size(); ++part) {
+        EXPECT_EQ(a.parts[part].dtype, b.parts[part].dtype);
+        EXPECT_EQ(a.parts[part].rows, b.parts[part].rows);
+        EXPECT_EQ(a.parts[part].cols, b.parts[part].cols);
+        EXPECT_EQ(a.parts[part].data, b.parts[part].data);
       }
     }
   }
@@ -96,7 +141,7 @@ TEST(WeightLoader, NormsAreTheFilesOwn) {
   auto arena = Arena::create(weights_alone(rank_weights(opened.spec, shard).bytes()));
   ASSERT_TRUE(arena);
   const auto weights = load_weights(*opened.file, opened.spec, shard, *opened.backend, *arena,
-                                    [](const LoadProgress&) {});
+                                    ArenaWeights::to_pack, [](const LoadProgress&) {});
   ASSERT_TRUE(weights) << weights.error().message;
   const WeightInfo* info = opened.spec.weights.find("blk.1.ffn_norm.weight");
   ASSERT_NE(info, nullptr);
@@ -111,8 +156,9 @@ TEST(WeightLoader, APlanThatIsTooShortNamesTheWeight) {
   ASSERT_NO_FATAL_FAILURE(open({}, 1, opened));
   auto arena = Arena::create(weights_alone(100'000));
   ASSERT_TRUE(arena);
-  const auto weights = load_weights(*opened.file, opened.spec, opened.shards.ranks[0],
-                                    *opened.backend, *arena, [](const LoadProgress&) {});
+  const auto weights =
+      load_weights(*opened.file, opened.spec, opened.shards.ranks[0], *opened.backend, *arena,
+                   ArenaWeights::to_pack, [](const LoadProgress&) {});
   ASSERT_FALSE(weights);
   EXPECT_EQ(weights.error().code, Code::internal);
   EXPECT_EQ(weights.error().message.rfind("load ", 0), 0U) << weights.error().message;
