@@ -68,6 +68,22 @@ def processes(marker):
     return found
 
 
+def keeps_weights():
+    """Whether the kernel has 2 MiB pages for a memfd, which packed weights are kept in (Linux 6.1)."""
+    return tuple(int(number) for number in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 1)
+
+
+def maps_of_weights(pid):
+    """What a process maps of packed weights: {(name, inode)}, each read-only."""
+    found = set()
+    for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+        fields = line.split()
+        if len(fields) > 5 and "plimsoll-weights-" in fields[5]:
+            assert fields[1].startswith("r--"), line
+            found.add((fields[5], fields[4]))
+    return found
+
+
 class Deployment:
     def __init__(self, model=None, *options, environment=None):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="plimsoll-test-"))

@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from deployment import BUILD, SLOW, SystemTest, tiny_model, wait_until
+from deployment import BUILD, SLOW, SystemTest, keeps_weights, maps_of_weights, tiny_model, wait_until
 from systemd_machine import SystemdMachine, why_not
 
 UNIT = "plimsoll.service"
@@ -191,16 +191,22 @@ class Systemd(SystemTest):
                 machine.systemctl("reset-failed", UNIT)
             self.assert_gone(machine)
 
+    def weights(self, machine):
+        return set().union(*(maps_of_weights(pid) for pid in machine.processes("plimsoll-worker")))
+
     def test_a_killed_daemon_comes_back_and_its_processes_do_not_stay(self):
         with self.machine() as machine:
             self.start(machine, "tp = 2")
             before = set(machine.processes("plimsoll"))
+            weights = self.weights(machine)
+            self.assertEqual(len(weights), 2 if keeps_weights() else 0)
             victim = next(pid for pid, command in machine.processes("plimsolld").items())
             os.kill(victim, signal.SIGKILL)
             wait_until("systemd started it again", lambda: machine.show(UNIT, "NRestarts") == "1", 10)
             wait_until("it serves again", lambda: machine.show(UNIT, "ActiveState") == "active"
                        and self.status(machine).get("state") == "serving", 20)
             self.assertFalse(before & set(machine.processes("plimsoll")))
+            self.assertEqual(self.weights(machine), weights, "they came back from the descriptor store")
             self.assertEqual(self.completion(self.status(machine)["url"])[0], 200)
             machine.systemctl("stop", UNIT)
             self.assert_gone(machine)
