@@ -184,7 +184,6 @@ void balance_ffn(const ModelSpec& spec, const FfnKind& kind, std::vector<RankSha
   struct Load {
     Bytes bytes = 0;
     std::int64_t units = 1;  // so that no rank is left without any
-    auto operator<=>(const Load&) const = default;
   };
   std::vector<Load> loads;
   loads.reserve(ranks.size());
@@ -193,7 +192,8 @@ void balance_ffn(const ModelSpec& spec, const FfnKind& kind, std::vector<RankSha
         {.bytes = shard.heads.size() * head + shard.kv_heads.size() * kv_head + ffn_unit});
   }
   for (std::int64_t left = units - std::ssize(ranks); left > 0; --left) {
-    Load& least = *std::ranges::min_element(loads);
+    Load& least = *std::ranges::min_element(
+        loads, {}, [](const Load& load) { return std::pair(load.bytes, load.units); });
     least.bytes += ffn_unit;
     ++least.units;
   }
