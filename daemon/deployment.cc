@@ -398,8 +398,9 @@ void Deployment::kill(TimePoint now, Actions& out) {
 void Deployment::settle_stop(TimePoint now, Actions& out) {
   if (stop_phase_ == StopPhase::router && router_.has_process()) {
     // The router still has requests to finish, and those of a replica that dies now go on in its
-    // next start.
+    // next start, which needs its KV committed like any other.
     restart_due(now, out);
+    (void)commit_loaded(now, out);  // it has served, so that nothing ends the deployment here
     publish(out);
   }
   if (stop_phase_ == StopPhase::router && !router_.has_process()) {

@@ -259,7 +259,7 @@ void Worker::log_ledger(Blocks kv_blocks) const {
       came_to = fmt::format("; committed {} of {} blocks = {} B", grouped(kv_blocks),
                             grouped(launched_.kv_blocks), grouped(measured.kv_committed));
     }
-    LOG_INFO("{}{}", row_line(row), came_to);
+    LOG_DEBUG("{}{}", row_line(row), came_to);
   }
 }
 

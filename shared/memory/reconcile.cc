@@ -92,7 +92,7 @@ Bytes tolerance_of(const RankAccount& rank, const Entry& entry) {
   const auto share = [](Bytes bytes, double part) {
     return static_cast<Bytes>(static_cast<double>(bytes) * part);
   };
-  if (rank.is_cpu) return share(rank.planned(), kCpuToleranceShare);
+  if (rank.is_cpu) return std::max(kCpuTolerance, share(rank.planned(), kCpuToleranceShare));
   return std::max(kDeviceTolerance, share(entry.planned, kDeviceToleranceShare));
 }
 

@@ -18,10 +18,12 @@
 namespace plimsoll {
 
 // How far a term may be off without a word. On a device: the larger of both, of the term. On the
-// CPU, of all that the rank was planned to hold beside KV.
+// CPU, the larger of a share of all that the rank was planned to hold beside KV, and what pages of
+// libraries that others also use come and go by.
 constexpr Bytes kDeviceTolerance = 256 * kMiB;
 constexpr double kDeviceToleranceShare = 0.005;
 constexpr double kCpuToleranceShare = 0.02;
+constexpr Bytes kCpuTolerance = 2 * kMiB;
 
 struct Drift {
   std::string term;

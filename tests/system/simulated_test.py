@@ -218,7 +218,7 @@ class Rehearsal(SystemTest):
         self.assertEqual((done.stdout + done.stderr).count("the plan does not fit"), 1, done.stderr)
 
     def test_the_launch_that_worked_is_rehearsed(self):
-        with self.deployment("--mem-fraction-static", 0.88) as server:
+        with self.deployment("--mem-fraction-static", 0.88, "--log-level", "debug") as server:
             self.assertEqual(len(server.workers()), RANKS)
             plan = json.loads(server.cli("plan", *server.arguments[4:], "--json").stdout)
             self.assertTrue(159_000 <= plan["kv"]["tokens"] <= 166_000, plan["kv"])

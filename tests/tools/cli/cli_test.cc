@@ -138,7 +138,8 @@ TEST_F(Cli, APlanFromALogReplaysItToTheLastDigit) {
   const std::string failing = golden_path("logs/sglang-failing.log").string();
   const Done failed = run({"plan", "--from-log", failing, "--model", config.string()});
   EXPECT_EQ(failed.code, 3) << failed.err;
-  EXPECT_NE(failed.err.find("mem-fraction-static 0.55 leaves -20.59 GiB for KV"), std::string::npos)
+  EXPECT_NE(failed.err.find("mem-fraction-static 0.550 leaves -20.59 GiB for KV"),
+            std::string::npos)
       << failed.err;
   EXPECT_NE(failed.err.find("0.770 is the smallest mem-fraction-static"), std::string::npos);
   const Done raised = run({"plan", "--from-log", failing, "--model", config.string(),
