@@ -19,7 +19,8 @@ std::string stored_name(std::int64_t rank) { return fmt::format("{}{}", kStoredW
 
 bool is_on_cpu(const Options& options) {
   const Result<DeviceChoice> choice = parse_device_choice(options.devices);
-  return choice && choice->kind != DeviceKind::simulated;
+  // Weights of the CUDA backend are packed otherwise, and belong to a device.
+  return choice && choice->kind != DeviceKind::simulated && choice->kind != DeviceKind::cuda_host;
 }
 
 }  // namespace

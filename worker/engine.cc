@@ -24,6 +24,9 @@ Status place(Arena& arena, Term term, const std::string& purpose, SumsView& view
 Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
   DecoderBuffers buffers =
       decoder_buffer_shapes(*parts.spec, *parts.shards, parts.collective->rank(), parts.limits);
+  if (parts.backend->device_memory() != nullptr) {
+    buffers.all_logits = f32_view(nullptr, parts.limits.logit_rows_max, parts.spec->vocab);
+  }
   Arena& arena = *parts.arena;
   TRY(place(arena, Term::activations, "the residual stream", buffers.x));
   TRY(place(arena, Term::activations, "queries, keys and values", buffers.qkv));

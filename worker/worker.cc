@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/host_runtime.h"
 #include "shared/base/log.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
@@ -39,6 +41,8 @@ constexpr Duration kProgressInterval = milliseconds(100);
 constexpr Duration kWeightsLook = milliseconds(5);
 constexpr Duration kIdleLook = milliseconds(50);
 constexpr int kRequestSocketMode = 0600;
+// Any but 0 and 1 is a random order of CUDA threads.
+constexpr std::uint64_t kExecutorSeed = 2;
 
 class Worker {
  public:
@@ -173,7 +177,12 @@ Status Worker::load() {
     }
   }
   launched_.backend.spin = launched_.threads_of_all_ranks <= usable_cpus();
-  setup.backend = TRY(make_cpu_backend(launched_.backend));
+  if (launched_.on_host_cuda) {
+    setup.backend = make_cuda_backend(
+        cuda::make_host_runtime({.memory = setup.plan.budget, .seed = kExecutorSeed}));
+  } else {
+    setup.backend = TRY(make_cpu_backend(launched_.backend));
+  }
   TRY(join_group(setup));
   rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
   return {};

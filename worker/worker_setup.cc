@@ -93,6 +93,8 @@ Result<LaunchedRank> read_load(const Load& load) {
   result.request_endpoint = load.request_endpoint;
   result.backend = TRY(backend_options(result.options, result.plan));
   result.simulated_memory = TRY(simulated_memory(result.options, result.plan, plan.tp));
+  const DeviceChoice choice = TRY(parse_device_choice(result.options.devices));
+  result.on_host_cuda = choice.kind == DeviceKind::cuda_host;
   return result;
 }
 

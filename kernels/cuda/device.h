@@ -66,7 +66,8 @@ DEVICE float bfloat16_to_float(std::uint16_t bits) {
 }
 
 // The sum over the warp, on every lane; always in the same order.
-DEVICE float warp_sum(float value) {
+template <typename T>
+DEVICE T warp_sum(T value) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset /= 2) {
     value += __shfl_xor_sync(kAllLanes, value, offset);

@@ -1,8 +1,9 @@
 // Linear over F32, F16 or BF16 weights: y[t, r] = sum over k of w[r, k] x[t, k], x in f32.
 //
 // grid (rows / 8, tokens / 4), 256 threads: a warp has a row and four tokens; a lane takes every
-// 32nd run of 8 columns of a segment. Sums: f32 of a lane's columns, f32 over lanes by shuffles,
-// f64 over segments. On CUDA cores: weights are read once for four tokens.
+// 32nd run of 8 columns of a segment, or every 32nd segment where those are shorter than 32 runs.
+// Sums: f32 of a lane's columns, f32 over lanes by shuffles (or of the lane's segment alone), f64
+// over segments. On CUDA cores: weights are read once for four tokens.
 #include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/weight_formats.cuh"
 
@@ -38,27 +39,55 @@ struct SixteenBits {
 using F16 = SixteenBits<dev::half_to_float>;
 using BF16 = SixteenBits<dev::bfloat16_to_float>;
 
+// Adds eight columns to the sums of four tokens.
+template <typename Format>
+DEVICE void add_run(const LinearArguments& args, const unsigned char* row, int first_token, int c,
+                    float (&part)[kTokens]) {
+  float w[kRun];
+  Format::load_run(row + static_cast<std::int64_t>(c) * Format::kBytes, w);
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t) {
+    const int token = min(first_token + t, args.tokens - 1);
+    float x[kRun];
+    F32::load_run(reinterpret_cast<const unsigned char*>(
+                      args.values + static_cast<std::int64_t>(token) * args.cols + c),
+                  x);
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) part[t] += w[i] * x[i];
+  }
+}
+
+// Segments that are too short for a warp: a lane has every 32nd.
+template <typename Format>
+DEVICE void add_short_segments(const LinearArguments& args, const unsigned char* row,
+                               int first_token, double (&sums)[kTokens]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int step = 32 * args.segment_cols;
+  for (int begin = lane * args.segment_cols; begin < args.cols; begin += step) {
+    const int end = min(begin + args.segment_cols, args.cols);
+    float part[kTokens] = {};
+    for (int c = begin; c < end; c += kRun) add_run<Format>(args, row, first_token, c, part);
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) sums[t] += static_cast<double>(part[t]);
+  }
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t) sums[t] = dev::warp_sum(sums[t]);
+}
+
 template <typename Format>
 DEVICE void add_row(const LinearArguments& args, const unsigned char* weight, int row,
                     int first_token, double (&sums)[kTokens]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
   const unsigned char* from = weight + static_cast<std::int64_t>(row) * args.cols * Format::kBytes;
+  if (args.segment_cols < 32 * kRun && args.segment_cols < args.cols) {
+    add_short_segments<Format>(args, from, first_token, sums);
+    return;
+  }
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int begin = 0; begin < args.cols; begin += args.segment_cols) {
     const int end = min(begin + args.segment_cols, args.cols);
     float part[kTokens] = {};
     for (int c = begin + lane * kRun; c < end; c += 32 * kRun) {
-      float w[kRun];
-      Format::load_run(from + static_cast<std::int64_t>(c) * Format::kBytes, w);
-#pragma unroll
-      for (int t = 0; t < kTokens; ++t) {
-        const int token = min(first_token + t, args.tokens - 1);
-        float x[kRun];
-        F32::load_run(reinterpret_cast<const unsigned char*>(
-                          args.values + static_cast<std::int64_t>(token) * args.cols + c),
-                      x);
-#pragma unroll
-        for (int i = 0; i < kRun; ++i) part[t] += w[i] * x[i];
-      }
+      add_run<Format>(args, from, first_token, c, part);
     }
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) sums[t] += static_cast<double>(dev::warp_sum(part[t]));

@@ -65,6 +65,7 @@ Result<Machine> find_machine(const Options& options) {
                                  // is
       break;
     case DeviceKind::cpu:
+    case DeviceKind::cuda_host:
       machine.devices.clear();
       break;
     case DeviceKind::cuda:

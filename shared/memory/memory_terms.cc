@@ -28,6 +28,14 @@ constexpr std::int64_t kSumLanes = 16;
 constexpr Bytes kThreadBoundBytes = 64;    // of one thread's share of an attention call, at most
 constexpr std::int64_t kOwnPanelRows = 2;  // that a thread quantises for itself
 
+// Constants of kernels/cuda, restated likewise.
+constexpr Bytes kCudaAlignment = 256;
+constexpr Bytes kCudaScaleBytes = 8;
+constexpr Bytes kCudaTokenBytes = 8 + 24;  // ids and rows; position, table and tile
+constexpr std::int64_t kCudaTableEntriesMax = 1 << 20;
+constexpr std::int64_t kCudaPartials = 1024;
+constexpr std::int64_t kCudaPieces = 10;  // that are aligned each
+
 // Of the sampler's arrays, per token of the vocabulary: adjusted logits, weights, candidates and
 // counts.
 constexpr Bytes kSamplerBytes = 4 + 4 + 8 + 4;
@@ -64,6 +72,18 @@ Bytes attention_scratch(const TermInputs& in) {
          (in.rank.threads + 1) * kThreadBoundBytes;
 }
 
+// The CUDA backend's: int8 and f32 inputs, tables of a step, partial results of attention.
+Bytes host_cuda_scratch(const TermInputs& in) {
+  const std::int64_t rows = in.step.step_tokens_max;
+  const std::int64_t cols = widest_input(in);
+  const std::int64_t entries = std::min(rows * blocks_of_request(in), kCudaTableEntriesMax);
+  return rows * (cols * (1 + kFloat) + ceil_div(cols, kInt8BlockColumns) * kCudaScaleBytes +
+                 kCudaTokenBytes) +
+         entries * 4 +
+         kCudaPartials * in.rank.shard.heads.size() * (in.model.head_dim + 2) * kFloat +
+         kCudaPieces * kCudaAlignment;
+}
+
 std::string tables_formula(const TermInputs& in) {
   return fmt::format("{} positions x {} x 4 B (rope) + {} requests x {} blocks x 4 B",
                      grouped(in.step.context_length), in.model.rope_dim,
@@ -78,6 +98,11 @@ std::string activations_formula(const TermInputs& in) {
 }
 
 std::string workspace_formula(const TermInputs& in) {
+  if (in.rank.on_host_cuda) {
+    return fmt::format("{} tokens x {} columns x 5.25 B + {} partials x {} heads (attention)",
+                       grouped(in.step.step_tokens_max), grouped(widest_input(in)), kCudaPartials,
+                       in.rank.shard.heads.size());
+  }
   if (linear_scratch(in) >= attention_scratch(in)) {
     return fmt::format("{} tokens x {} columns x 5.375 B (quantised and f32 inputs)",
                        grouped(in.step.step_tokens_max), grouped(widest_input(in)));
@@ -89,6 +114,10 @@ std::string workspace_formula(const TermInputs& in) {
 std::string logits_formula(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const std::int64_t own = in.rank.shard.vocab.size();
+  if (in.rank.on_host_cuda) {
+    return fmt::format("{} rows x ({} inputs + 2 x {}) x 4 B", rows, grouped(in.model.hidden),
+                       grouped(own));
+  }
   if (in.tp == 1 || !in.rank.leader) {
     return fmt::format("{} rows x ({} inputs + {}) x 4 B", rows, grouped(in.model.hidden),
                        grouped(own));
@@ -133,14 +162,16 @@ Bytes activations_bytes(const TermInputs& in) {
 
 // Operations follow each other, so one scratch serves them all.
 Bytes workspace_bytes(const TermInputs& in) {
+  if (in.rank.on_host_cuda) return aligned(host_cuda_scratch(in));
   return aligned(std::max(linear_scratch(in), attention_scratch(in)));
 }
 
 Bytes logits_bytes(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const Bytes own = floats(rows, in.model.hidden) + floats(rows, in.rank.shard.vocab.size());
-  if (in.tp == 1 || !in.rank.leader) return own;
-  return own + floats(rows, in.model.vocab);
+  // A device's logits are copied to where the sampler reads them.
+  const bool has_copy = in.rank.leader && (in.tp > 1 || in.rank.on_host_cuda);
+  return has_copy ? own + floats(rows, in.model.vocab) : own;
 }
 
 Bytes collective_bytes(const TermInputs& in) {

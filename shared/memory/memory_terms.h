@@ -33,10 +33,11 @@ struct RankShape {
   RankShard shard;
   Bytes weights = 0;  // of the text model; CPU: rank_weights(...).bytes()
   std::int64_t threads = 1;
-  bool leader = true;        // rank 0: it gathers logits and samples
-  std::int64_t index = 0;    // of the first such rank, of all replicas'
-  Bytes budget = 0;          // that all rows together may take
-  Bytes kv_token_bytes = 0;  // of the model and its draft
+  bool leader = true;         // rank 0: it gathers logits and samples
+  std::int64_t index = 0;     // of the first such rank, of all replicas'
+  Bytes budget = 0;           // that all rows together may take
+  bool on_host_cuda = false;  // kernels of GPUs, run by the CPU
+  Bytes kv_token_bytes = 0;   // of the model and its draft
   Trust kv_trust = Trust::computed;
 
   // Of a rank on a device:

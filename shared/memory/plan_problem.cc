@@ -11,6 +11,7 @@
 #include "shared/memory/rank_ledger.h"
 #include "shared/model/weight_share.h"
 #include "shared/options/assumption.h"
+#include "shared/options/device_choice.h"
 
 namespace plimsoll {
 namespace {
@@ -30,7 +31,20 @@ Status check_options(const ModelSpec& model, const Options& options) {
   return {};
 }
 
+// What the CUDA backend on the host executor does not do.
+Status check_host_cuda(const Options& options) {
+  if (options.tp > 1) {
+    return invalid(
+        "tp: ranks on the host executor (--devices cuda:host) cannot add up over ranks; leave it "
+        "1");
+  }
+  if (options.activations == "int8") return {};
+  return invalid("activations: CUDA kernels take int8 activations; leave it int8");
+}
+
 Status check_cpu(const ModelSpec& model, const Options& options) {
+  const DeviceChoice choice = TRY(parse_device_choice(options.devices));
+  if (choice.kind == DeviceKind::cuda_host) TRY(check_host_cuda(options));
   if (options.kv_cache_dtype != "auto" && options.kv_cache_dtype != "f16") {
     return invalid(
         fmt::format("kv-cache-dtype: CPU ranks keep keys and values as f16, not {}; leave it auto",
@@ -133,6 +147,7 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
     problem.budget.per_rank = budget;
     problem.budget.source = problem.budget.available_source;
   }
+  const DeviceChoice choice = TRY(parse_device_choice(options.devices));
   for (const RankShard& shard : problem.shards.ranks) {
     const bool is_leader = problem.fit.ranks.empty();
     problem.fit.ranks.push_back(
@@ -142,6 +157,7 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
          .leader = is_leader,
          .index = std::ssize(problem.fit.ranks),
          .budget = budget,
+         .on_host_cuda = choice.kind == DeviceKind::cuda_host,
          .kv_token_bytes = assumed.kv_token.value_or(kv_token_bytes(model, shard, problem.kv_type)),
          .kv_trust = kv_trust(assumed)});
   }

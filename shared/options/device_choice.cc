@@ -9,8 +9,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<DeviceKind, 4> kKinds = {DeviceKind::automatic, DeviceKind::cpu,
-                                              DeviceKind::cuda, DeviceKind::simulated};
+constexpr std::array<DeviceKind, 5> kKinds = {DeviceKind::automatic, DeviceKind::cpu,
+                                              DeviceKind::cuda, DeviceKind::cuda_host,
+                                              DeviceKind::simulated};
 constexpr std::size_t kSizesMax = 64;
 constexpr Bytes kSizeMin = kMiB;
 constexpr Bytes kSizeMax = 16 * 1024 * kGiB;
@@ -33,6 +34,8 @@ const char* device_kind_name(DeviceKind kind) {
       return "cpu";
     case DeviceKind::cuda:
       return "cuda";
+    case DeviceKind::cuda_host:
+      return "cuda:host";
     case DeviceKind::simulated:
       return "simulated";
   }

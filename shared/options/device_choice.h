@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-enum class DeviceKind { automatic, cpu, cuda, simulated };
-const char* device_kind_name(DeviceKind kind);  // "auto", "cpu", "cuda", "simulated"
+// cuda_host: the CUDA backend with its kernels run by the CPU (docs/gpu.md), planned as CPU ranks.
+enum class DeviceKind { automatic, cpu, cuda, cuda_host, simulated };
+const char* device_kind_name(DeviceKind kind);  // "auto", "cpu", "cuda", "cuda:host", …
 
 struct DeviceChoice {
   DeviceKind kind = DeviceKind::automatic;
@@ -23,7 +24,7 @@ struct DeviceChoice {
   }
 };
 
-// "auto", "cpu", "cuda", "simulated", "simulated:96GiB", "simulated:94GiB,96GiB".
+// "auto", "cpu", "cuda", "cuda:host", "simulated", "simulated:96GiB", "simulated:94GiB,96GiB".
 // Errors: Code::invalid, saying what would be right.
 Result<DeviceChoice> parse_device_choice(std::string_view text);
 

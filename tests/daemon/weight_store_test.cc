@@ -91,11 +91,14 @@ TEST_F(WeightStoreTest, WhatTheServiceManagerKeptIsGivenWhereItIsStillTheSame) {
   EXPECT_FALSE(is_sealed(store.block_of(now, 1, 1)));
 }
 
-TEST_F(WeightStoreTest, ThereIsNoneForSimulatedDevicesNorOfAFileThatIsNotThere) {
+TEST_F(WeightStoreTest, ThereIsNoneForOtherDevicesNorOfAFileThatIsNotThere) {
   WeightStore store({}, service_);
   LaunchPlan simulated = plan();
   simulated.options.values.devices = "simulated:1GiB";
   EXPECT_EQ(store.block_of(simulated, 0, 0), -1);
+  LaunchPlan cuda = plan();
+  cuda.options.values.devices = "cuda:host";
+  EXPECT_EQ(store.block_of(cuda, 0, 0), -1);
   LaunchPlan nothing = plan();
   nothing.options.values.model = "/nowhere";
   EXPECT_EQ(store.block_of(nothing, 0, 0), -1);

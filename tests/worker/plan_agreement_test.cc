@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/host_runtime.h"
 #include "shared/memory/memory_plan.h"
 #include "tests/support/model_specs.h"
 #include "tests/support/plan_cases.h"
@@ -71,6 +73,29 @@ TEST(PlanAgreement, EachRowIsWhatTheCodeAsksFor) {
                       "workspace");
       }
     }
+  }
+}
+
+TEST(PlanAgreement, OnTheHostExecutorRowsAreWhatTheCudaBackendAsksFor) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  for (const char* flag :
+       {"--context-length=100", "--context-length=8192", "--chunked-prefill-size=1"}) {
+    SCOPED_TRACE(flag);
+    const OptionSet options = test_options({"--devices=cuda:host", flag});
+    const Result<MemoryPlan> plan = plan_memory(test_machine(256 * kGiB, 2), model, options);
+    ASSERT_TRUE(plan && !plan->refusal);
+    const Result<ShardPlan> shards = plan_shards(model, 1);
+    ASSERT_TRUE(shards);
+    const DecoderLimits limits{.rows_max = plan->decisions.step_tokens_max,
+                               .logit_rows_max = plan->decisions.logit_rows_max,
+                               .context_length = plan->decisions.context_length};
+    const RankPlan& rank = plan->ranks.front();
+    const auto backend = make_cuda_backend(cuda::make_host_runtime({.memory = 0}));
+    expect_covers(rank.bytes(Term::workspace),
+                  backend->workspace_bytes(backend_limits(model, rank.shard, limits)), "workspace");
+    EXPECT_EQ(rank.bytes(Term::logits),
+              logit_bytes(decoder_buffer_shapes(model, *shards, 0, limits)) +
+                  limits.logit_rows_max * model.vocab * Bytes{4});
   }
 }
 

@@ -38,7 +38,9 @@ inline RankPlan exact_plan(const ModelSpec& spec, const ShardPlan& shards, int r
   add(Term::tables, rope_table_bytes(spec, limits.context_length));
   add(Term::activations, activation_bytes(shapes));
   add(Term::workspace, backend.workspace_bytes(backend_limits(spec, shard, limits)));
-  add(Term::logits, logit_bytes(shapes));
+  const bool has_copy = const_cast<Backend&>(backend).device_memory() != nullptr;
+  const std::int64_t copied = has_copy ? limits.logit_rows_max * spec.vocab : 0;
+  add(Term::logits, logit_bytes(shapes) + round_up(copied * Bytes{sizeof(float)}, 64));
   return plan;
 }
 
@@ -50,6 +52,7 @@ class RankGroup {
     int threads = 1;
     Activations activations = Activations::int8;
     std::optional<CpuPath> path = {};
+    std::function<std::unique_ptr<Backend>()> make_backend = {};  // in place of the CPU's
     DecoderLimits limits = {.rows_max = 128, .logit_rows_max = 128, .context_length = 256};
     Blocks kv_blocks = 64;
     std::int64_t sequences_max = 16;
@@ -113,7 +116,8 @@ class RankGroup {
     backend_options.spin = false;
     backend_options.path = options_.path;
     backend_options.activations = options_.activations;
-    auto backend = make_cpu_backend(backend_options);
+    auto backend =
+        options_.make_backend ? Result(options_.make_backend()) : make_cpu_backend(backend_options);
     ASSERT_TRUE(backend) << backend.error().message;
     ShmCollectiveOptions collective_options;
     collective_options.rank = index;

@@ -1,7 +1,6 @@
 #include "worker/graph/decoder.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "shared/base/check.h"
 
@@ -132,10 +131,7 @@ Result<TensorView> Decoder::run_head(const Input& input, TensorView x) {
   const bool alone = parts_.collective->size() == 1;
   if (rows == 0) return TensorView{};  // on every rank: there is nothing to gather
   const TensorView chosen = parts_.buffers.logit_inputs.slice_rows(0, rows);
-  for (std::int64_t i = 0; i < rows; ++i) {
-    std::memcpy(chosen.row(i), x.row(input.logit_rows[static_cast<std::size_t>(i)]),
-                static_cast<std::size_t>(x.cols) * sizeof(float));
-  }
+  parts_.backend->copy_rows(x, input.logit_rows, chosen);
   const TensorView logits = parts_.buffers.logits.slice_rows(0, rows);
   LinearCall call{.in = chosen,
                   .norm = {parts_.weights->output_norm, static_cast<float>(parts_.spec->norm_eps)},
@@ -147,7 +143,11 @@ Result<TensorView> Decoder::run_head(const Input& input, TensorView x) {
     call.row_end = shard_.vocab.end;
   }
   parts_.backend->linear(call);
-  if (alone) return logits;
+  if (alone) {
+    const TensorView copy = parts_.buffers.all_logits;
+    return parts_.backend->read(
+        logits, std::span(copy.f32(), static_cast<std::size_t>(copy.rows * copy.cols)));
+  }
   const bool collects = parts_.collective->rank() == 0;
   const TensorView all = collects ? parts_.buffers.all_logits.slice_rows(0, rows) : TensorView{};
   TRY(parts_.collective->gather(logits, vocab_of_rank_, all));

@@ -35,7 +35,9 @@ struct DecoderBuffers {
   SumsView partial;         // [rows, hidden]; no rows where there is one rank
   TensorView logit_inputs;  // [logit_rows, hidden]
   TensorView logits;        // [logit_rows, vocab of the rank]
-  TensorView all_logits;    // [logit_rows, vocab]; rank 0 of several only
+  // [logit_rows, vocab] of this process's memory; of rank 0 of several, and where a backend's
+  // tensors are not in this process's memory.
+  TensorView all_logits;
 };
 
 // The sizes of the views above; `data` is null. activation_bytes() and logit_bytes() are of all

@@ -50,9 +50,10 @@ inline void expect_every_barrier_is_needed(
     const char* source, const ExpectedBarriers& expected,
     const std::function<Result<bool>(host_cuda::Executor&)>& run) {
 #if defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "ThreadSanitizer reports the race before values are compared";
-#endif
+  constexpr std::uint64_t kFirst = 2, kOrders = 2;
+#else
   constexpr std::uint64_t kFirst = 2, kOrders = 8;
+#endif
   const auto wrong_orders = [&] {
     std::uint64_t wrong = 0;
     for (std::uint64_t seed = kFirst; seed < kFirst + kOrders; ++seed) {
@@ -66,6 +67,10 @@ inline void expect_every_barrier_is_needed(
   EXPECT_EQ(wrong_orders(), 0U) << source << " with all its barriers";
   const std::set<int> lines = barriers().lines;
   EXPECT_EQ(lines.size(), expected.count) << "barriers of " << source << " that the test comes to";
+#if defined(__SANITIZE_THREAD__)
+  return;  // a race would be reported before values are compared: what counts here is that there is
+           // none
+#endif
   std::string hidden;
   std::size_t hidden_count = 0;
   for (const int line : lines) {

@@ -9,6 +9,7 @@ TEST(DeviceChoice, ReadsEveryKind) {
   EXPECT_EQ(parse_device_choice("auto")->kind, DeviceKind::automatic);
   EXPECT_EQ(parse_device_choice("cpu")->kind, DeviceKind::cpu);
   EXPECT_EQ(parse_device_choice("cuda")->kind, DeviceKind::cuda);
+  EXPECT_EQ(parse_device_choice("cuda:host")->kind, DeviceKind::cuda_host);
   EXPECT_TRUE(parse_device_choice("simulated")->sizes.empty());
 }
 
