@@ -52,12 +52,17 @@ std::vector<std::vector<float>> logits_of(RankGroup& group) {
 
 class CudaHost : public testing::TestWithParam<DType> {};
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaHost,
-                         testing::Values(DType::f32, DType::f16, DType::bf16, DType::q4_0,
-                                         DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k),
-                         [](const auto& tested) {
-                           return std::string(dtype_info(tested.param).name);
-                         });
+// To ThreadSanitizer each CUDA thread is a thread: it takes its time.
+#if defined(__SANITIZE_THREAD__)
+constexpr DType kTypes[] = {DType::f16, DType::q4_1};
+#else
+constexpr DType kTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,
+                            DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k};
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaHost, testing::ValuesIn(kTypes), [](const auto& tested) {
+  return std::string(dtype_info(tested.param).name);
+});
 
 TEST_P(CudaHost, AModelHasTheLogitsOfTheCpu) {
   const TempFolder folder;

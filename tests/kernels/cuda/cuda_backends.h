@@ -1,6 +1,7 @@
 // CudaBackends: the CUDA backend on the host executor, for tests that compare it.
 #pragma once
 
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +13,13 @@
 #include "tests/kernels/stored_matrix.h"
 
 namespace plimsoll {
+
+// To ThreadSanitizer each CUDA thread is a thread, which takes it a millisecond to begin.
+#if defined(__SANITIZE_THREAD__)
+constexpr DType kCudaTypes[] = {DType::f16, DType::q5_1, DType::q6_k};
+#else
+constexpr const DType (&kCudaTypes)[std::size(kAllDTypes)] = kAllDTypes;
+#endif
 
 // Device memory is memory here, so that tests give the backend their own tensors.
 struct HostCuda {

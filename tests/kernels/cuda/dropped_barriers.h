@@ -3,9 +3,11 @@
 // barrier(): see rms_norm_test.cc.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <functional>
-#include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -16,7 +18,8 @@ namespace plimsoll::testing_kernels {
 
 struct Barriers {
   int dropped_line = 0;
-  std::set<int> lines;  // that were come to
+  // Those that were come to. Atomic: to ThreadSanitizer CUDA threads are threads.
+  std::array<std::atomic<bool>, 1024> lines = {};
 };
 
 inline Barriers& barriers() {
@@ -26,13 +29,13 @@ inline Barriers& barriers() {
 
 inline void barrier(const char* file, int line) {
   if (line == barriers().dropped_line) return;
-  if (barriers().dropped_line == 0) barriers().lines.insert(line);
+  if (barriers().dropped_line == 0) barriers().lines.at(static_cast<std::size_t>(line)).store(true);
   host_cuda::block_barrier({file, line, "__syncthreads"});
 }
 
 inline void warp_barrier(const char* file, int line) {
   if (line == barriers().dropped_line) return;
-  if (barriers().dropped_line == 0) barriers().lines.insert(line);
+  if (barriers().dropped_line == 0) barriers().lines.at(static_cast<std::size_t>(line)).store(true);
   host_cuda::warp_operation(0xffffffffU, nullptr, {.orders_memory = true},
                             {file, line, "__syncwarp"});
 }
@@ -63,9 +66,14 @@ inline void expect_every_barrier_is_needed(
     }
     return wrong;
   };
-  barriers() = {};
+  Barriers& state = barriers();
+  state.dropped_line = 0;
+  for (auto& line : state.lines) line.store(false);
   EXPECT_EQ(wrong_orders(), 0U) << source << " with all its barriers";
-  const std::set<int> lines = barriers().lines;
+  std::vector<int> lines;
+  for (std::size_t line = 0; line < state.lines.size(); ++line) {
+    if (state.lines[line].load()) lines.push_back(static_cast<int>(line));
+  }
   EXPECT_EQ(lines.size(), expected.count) << "barriers of " << source << " that the test comes to";
 #if defined(__SANITIZE_THREAD__)
   return;  // a race would be reported before values are compared: what counts here is that there is
@@ -74,14 +82,14 @@ inline void expect_every_barrier_is_needed(
   std::string hidden;
   std::size_t hidden_count = 0;
   for (const int line : lines) {
-    barriers() = {.dropped_line = line, .lines = {}};
+    state.dropped_line = line;
     if (wrong_orders() >= kOrders / 2) continue;
     hidden += " " + std::to_string(line);
     ++hidden_count;
   }
   EXPECT_EQ(hidden_count, expected.beside_shuffles)
       << source << ": leaving out these barriers does not show:" << hidden;
-  barriers() = {};
+  state.dropped_line = 0;
 }
 
 }  // namespace plimsoll::testing_kernels
