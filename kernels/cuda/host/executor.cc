@@ -62,6 +62,14 @@ Status check(const Grid& grid) {
 
 }  // namespace
 
+// What a thread stops a launch with. It owns nothing: the thread's stack is abandoned as it stands.
+struct Fault {
+  const char* what = "";
+  Site site;
+  const Thread* other = nullptr;  // that is elsewhere
+  bool names_waiting = false;     // tells where all threads of the block are
+};
+
 class Executor::Schedule {
  public:
   explicit Schedule(const ExecutorOptions& options) : options_(options) {}
@@ -74,7 +82,7 @@ class Executor::Schedule {
   void wait_at_barrier(const Site& site);
   void meet(std::uint32_t mask, void* argument, const WarpOperation& operation, const Site& site);
   void pause(const Site& site);
-  [[noreturn]] void fail(std::string message);
+  [[noreturn]] void fail(const Fault& fault);
   [[noreturn]] static void run_threads();
 
  private:
@@ -95,6 +103,7 @@ class Executor::Schedule {
   void resume(Thread* thread);
   void wait();
   void end_thread();
+  std::string describe(const Fault& fault) const;
   void check_meeting(const Warp& warp, const Thread& last);
 
   ExecutorOptions options_;
@@ -110,6 +119,7 @@ class Executor::Schedule {
   std::vector<Fibre*> idle_fibres_;
   std::vector<Queue> queues_;
   std::size_t live_threads_ = 0;
+  std::optional<Fault> fault_;  // of self_
   std::optional<std::string> failure_;
   std::uint64_t spins_ = 0;  // since anything but spinning happened
   TimePoint spinning_since_{};
@@ -138,6 +148,7 @@ Status Executor::Schedule::run(std::span<const Grid> grids) {
     status = begin_blocks(grids);
     if (!status || active_.empty()) break;
     run_one();
+    if (fault_) failure_ = describe(*std::exchange(fault_, std::nullopt));
     finish_blocks(grids);
   }
   current = nullptr;
@@ -328,10 +339,20 @@ void Executor::Schedule::end_thread() {
   resume(next);
 }
 
-void Executor::Schedule::fail(std::string message) {
-  failure_ = std::string(self_->warp->block->grid->kernel) + ": " + std::move(message) + ", by " +
-             thread_name(*self_);
+void Executor::Schedule::fail(const Fault& fault) {
+  fault_ = fault;
   while (true) resume(nullptr);  // never comes back
+}
+
+std::string Executor::Schedule::describe(const Fault& fault) const {
+  const Block& block = *self_->warp->block;
+  std::string text = std::string(block.grid->kernel) + ": " + fault.what + ": " +
+                     site_name(fault.site) + ", by " + thread_name(*self_);
+  if (fault.other != nullptr) {
+    text += ", but " + thread_name(*fault.other) + " is in " + site_name(fault.other->site);
+  }
+  if (fault.names_waiting) text += "; " + waiting_report(block);
+  return text;
 }
 
 void Executor::Schedule::wait_at_barrier(const Site& site) {
@@ -342,16 +363,18 @@ void Executor::Schedule::wait_at_barrier(const Site& site) {
   char* barrier = &block.barriers[block.generation & 1U];
   orders_before(barrier);
   if (block.live != block.threads.size()) {
-    fail("__syncthreads() after " + std::to_string(block.threads.size() - block.live) +
-         " threads of the block have returned: " + site_name(site));
+    fail({.what = "a barrier after threads of the block have returned",
+          .site = site,
+          .names_waiting = true});
   }
   thread.site = site;
   thread.state = ThreadState::at_barrier;
   if (++block.arrived == block.live) {
     for (const Thread& other : block.threads) {
       if (other.site.line == site.line && other.site.file == site.file) continue;
-      fail("threads of one block wait at different barriers: " + site_name(site) + ", but " +
-           thread_name(other) + " is in " + site_name(other.site));
+      fail({.what = "threads of one block wait at different barriers",
+            .site = site,
+            .other = &other});
     }
     block.arrived = 0;
     ++block.generation;
@@ -368,8 +391,9 @@ void Executor::Schedule::check_meeting(const Warp& warp, const Thread& last) {
         other.site.file == last.site.file) {
       continue;
     }
-    fail("lanes of one warp meet in different operations: " + site_name(last.site) + ", but " +
-         thread_name(other) + " is in " + site_name(other.site));
+    fail({.what = "lanes of one warp meet in different operations",
+          .site = last.site,
+          .other = &other});
   }
 }
 
@@ -381,9 +405,9 @@ void Executor::Schedule::meet(std::uint32_t mask, void* argument, const WarpOper
   ++counters_.warp_operations;
   spins_ = 0;
   if (mask == ~0U) mask = warp.lanes;  // a short block's warp has no more
-  if ((mask & bit) == 0) fail("a lane is not in its own mask: " + site_name(site));
+  if ((mask & bit) == 0) fail({.what = "a lane is not in its own mask", .site = site});
   if ((mask & ~warp.live) != 0) {
-    fail("a warp operation names lanes that have returned: " + site_name(site));
+    fail({.what = "a warp operation names lanes that have returned", .site = site});
   }
   if (operation.orders_memory) orders_before(&warp.meeting);
   thread.mask = mask;
@@ -419,8 +443,7 @@ void Executor::Schedule::pause(const Site& site) {
     if (spins_ == kSpinsBeforeYield + 1) spinning_since_ = now();
     std::this_thread::yield();
     if (spins_ % kSpinsBetweenLooks == 0 && now() - spinning_since_ > options_.spin_deadline) {
-      fail("threads do nothing but spin: " + site_name(site) + "; " +
-           waiting_report(*thread.warp->block));
+      fail({.what = "threads do nothing but spin", .site = site, .names_waiting = true});
     }
   }
   thread.warp->block->make_runnable(*thread.warp, 1U << thread.lane);
@@ -457,7 +480,7 @@ void* static_shared(std::size_t bytes, const char* file, int line) {
 }
 
 void kernel_fault(const char* message, const Site& site) {
-  current->fail(std::string(message) + ": " + site_name(site));
+  current->fail({.what = message, .site = site});
 }
 
 Executor::Executor(const ExecutorOptions& options)
