@@ -314,7 +314,11 @@ void Deployment::publish(Actions& out) {
   if (router_.state() != RouterState::listening && !is_draining) return;
   Replicas table;
   table.deployment_state = deployment_state_name(state_);
-  if (stop_phase_ != StopPhase::none) {
+  if (failure_) {
+    // Whoever waits is told at once why nothing will come.
+    table.deployment_state = deployment_state_name(DeploymentState::failed);
+    table.reason = failure_->message;
+  } else if (stop_phase_ != StopPhase::none) {
     table.reason = "the deployment is being stopped";
   } else if (state_ != DeploymentState::serving) {
     table.reason = last_fault_ ? last_fault_->message : "the model is being loaded";
@@ -367,6 +371,7 @@ void Deployment::terminate(TimePoint now, Actions& out) {
   stop_phase_ = StopPhase::terminated;
   stop_at_ = now + kTerminateTime;
   if (router_.state() == RouterState::listening) {
+    publish(out);
     router_.drain(milliseconds(0), out);
     signal_workers(SIGTERM, now, out);
   } else {

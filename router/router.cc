@@ -55,7 +55,6 @@ class Loop {
         control_wake_(io_),
         parent_wake_(io_),
         terminate_(io_),
-        shutdown_time_(plan.options.shutdown_timeout),
         tick_timer_(io_),
         flush_timer_(io_),
         server_(io_, arguments.http,
@@ -80,7 +79,7 @@ class Loop {
     LOG_INFO("listening on {}", server_.url());
     wait_for_control();
     wait_for_parent();
-    if (arguments.drain_on_sigterm) {
+    if (arguments.ends_on_sigterm) {
       error_code ignored;
       terminate_.add(SIGTERM, ignored);
       wait_for_terminate();
@@ -99,6 +98,7 @@ class Loop {
     Channel channel;
     stream_descriptor wake;
     std::int64_t incarnation;
+    bool is_broken = false;  // since the last tick
   };
 
   // Asio closes what it watches, and these descriptors belong to others.
@@ -151,13 +151,11 @@ class Loop {
     server_.start();
   }
 
-  // As the daemon's Drain: somebody ends this process by hand.
   void wait_for_terminate() {
     terminate_.async_wait([this](const error_code& error, int) {
       if (error) return;
-      service_.daemon_message(Drain{shutdown_time_.count()}, now());
+      service_.terminated(now());
       pump();
-      wait_for_terminate();
     });
   }
 
@@ -166,9 +164,19 @@ class Loop {
     tick_timer_.async_wait([this](const error_code& error) {
       if (error) return;
       service_.tick(now());
+      find_broken_leaders();
       pump();
       tick();
     });
+  }
+
+  // A leader that has died breaks its connection too, and the daemon says so before the next tick.
+  void find_broken_leaders() {
+    std::vector<std::int64_t> broken;
+    for (auto& [replica, leader] : leaders_) {
+      if (std::exchange(leader.is_broken, leader.channel.take_break())) broken.push_back(replica);
+    }
+    for (const std::int64_t replica : broken) service_.disconnected(replica, now());
   }
 
   // ZeroMQ tells of new messages once: read until there is none.
@@ -267,6 +275,7 @@ class Loop {
     }
     const auto [place, added] =
         leaders_.try_emplace(action.replica, io_, std::move(*channel), action.incarnation);
+    (void)place->second.channel.take_break();  // from here on it is watched
     if (const Status status = watch(place->second.wake, place->second.channel.fd()); !status) {
       LOG_ERROR("connect to replica {}: {}", action.replica, status.error().message);
       leaders_.erase(place);
@@ -278,6 +287,8 @@ class Loop {
 
   void act(const DropLeader& action) { leaders_.erase(action.replica); }
   void act(const SetLogLevel& action) { log_level(level_from(action.level)); }
+
+  void act(const StopAccepting&) { server_.stop_accepting(); }
 
   void act(const Exit&) {
     LOG_INFO("drained; ending");
@@ -294,7 +305,6 @@ class Loop {
   stream_descriptor control_wake_;
   stream_descriptor parent_wake_;
   asio::signal_set terminate_;
-  milliseconds shutdown_time_;
   asio::steady_timer tick_timer_;
   asio::steady_timer flush_timer_;
   HttpServer server_;

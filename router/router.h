@@ -16,7 +16,7 @@ struct RouterArguments {
   std::string control_endpoint;
   std::string instance;  // of the daemon that started us; said back in Hello
   int parent_fd = kParentFd;
-  bool drain_on_sigterm = true;  // off where the router is a thread of a test
+  bool ends_on_sigterm = true;  // off where the router is a thread of a test
   HttpLimits http;
 };
 

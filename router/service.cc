@@ -10,6 +10,7 @@
 #include "router/api/route_table.h"
 #include "router/api/tokenize.h"
 #include "shared/base/log.h"
+#include "shared/options/option_set.h"
 
 namespace plimsoll {
 namespace {
@@ -26,6 +27,13 @@ ApiError draining_error() {
   error.message = "the server is stopping; it takes no new requests";
   error.code = "draining";
   error.retry_after_s = 2;
+  return error;
+}
+
+// What of an answer that is cut off is said, where there is still somebody to say it.
+ApiError cut_off_error(const std::string& why) {
+  ApiError error = draining_error();
+  error.message = why + " before this answer was complete";
   return error;
 }
 
@@ -145,7 +153,7 @@ void Service::log_unknown(const std::vector<std::string>& names) {
 void Service::start_job(ExchangeId exchange, const HttpRequest& request, bool chat, TimePoint now) {
   CompletionPlan plan;
   Refusal refusal;
-  if (drain_deadline_) refusal = draining_error();
+  if (drain_deadline_ && (!is_followed_ || exiting_)) refusal = draining_error();
   if (!refusal) {
     const CompletionInputs inputs{
         .request = &request,
@@ -381,6 +389,8 @@ void Service::daemon_message(const Message& message, TimePoint now) {
     if (!live->log_level.empty()) actions_.emplace_back(SetLogLevel{live->log_level});
   } else if (const auto* drain_message = std::get_if<Drain>(&message)) {
     drain(*drain_message, now);
+  } else if (const auto* setup = std::get_if<RouterSetup>(&message)) {
+    change_limits(*setup);
   }
   settle(now);
 }
@@ -391,10 +401,14 @@ void Service::probe(const Probe& message, TimePoint now) {
   const std::vector<TokenId> ids = model_.tokenizer.encode("Hello", false, true);
   std::map<std::uint64_t, std::int64_t> requests;
   for (const auto& [replica, state] : dispatcher_.table().replicas()) {
-    if (state.ready()) requests.emplace(next_request_++, replica);
+    const bool is_meant = message.replica < 0 ? state.ready() : replica == message.replica;
+    if (is_meant && state.takes_probes()) requests.emplace(next_request_++, replica);
   }
   if (requests.empty()) {
-    actions_.emplace_back(ToDaemon{ProbeResult{message.sequence, false, "no replica is ready"}});
+    const std::string why = message.replica < 0
+                                ? "no replica is ready"
+                                : fmt::format("replica {} is not ready", message.replica);
+    actions_.emplace_back(ToDaemon{ProbeResult{message.sequence, false, why}});
     return;
   }
   for (const auto& [id, replica] : requests) {
@@ -420,14 +434,39 @@ void Service::drain(const Drain& message, TimePoint now) {
   const TimePoint deadline = now + milliseconds(std::max<std::int64_t>(message.deadline_ms, 0));
   if (!drain_deadline_) LOG_INFO("draining: {} requests are open", jobs_.size());
   drain_deadline_ = drain_deadline_ ? std::min(*drain_deadline_, deadline) : deadline;
+  is_followed_ = message.is_followed;
+  if (is_followed_) actions_.emplace_back(StopAccepting{});
+}
+
+void Service::terminated(TimePoint now) {
+  drain({.deadline_ms = 0, .is_followed = true}, now);
+  settle(now);
+}
+
+void Service::disconnected(std::int64_t replica, TimePoint now) {
+  dispatcher_.disconnected(replica, now);
+  settle(now);
+}
+
+void Service::change_limits(const RouterSetup& setup) {
+  const Result<OptionSet> options = option_set_from_json(setup.options);
+  if (!options || setup.context_length < 1) {
+    LOG_WARNING("limits that the daemon sent are not taken over: {}",
+                options ? "the context length is none" : options.error().message);
+    return;
+  }
+  dispatcher_.set_running_max(options->values.max_running_requests);
+  dispatcher_.set_queued_max(options->values.max_queued_requests);
+  dispatcher_.set_hold_max(options->values.hold_deadline);
+  model_.limits = prompt_limits(model_.tokenizer, setup.context_length);
 }
 
 void Service::check_drained(TimePoint now) {
   if (!drain_deadline_ || exiting_) return;
   if (!jobs_.empty() && now < *drain_deadline_) return;
   exiting_ = true;
-  ApiError error = draining_error();
-  error.message = "the server stopped before this answer was complete";
+  const ApiError error =
+      cut_off_error(is_followed_ ? "the router is started again" : "the server stopped");
   while (!jobs_.empty()) fail_job(jobs_.begin()->first, error, now);
   for (auto batch = dispatcher_.take_actions(); !batch.empty();
        batch = dispatcher_.take_actions()) {
@@ -471,6 +510,7 @@ void Service::send_stats() {
   actions_.emplace_back(
       ToDaemon{RouterStats{.open_requests = static_cast<std::int64_t>(jobs_.size()),
                            .queued_requests = dispatcher_.queued(),
+                           .tokens_left_max = dispatcher_.tokens_left_max(),
                            .requests_total = requests_total_,
                            .failed_total = metrics_.failed}});
 }

@@ -47,11 +47,14 @@ struct ToDaemon {
 struct SetLogLevel {
   std::string level;
 };
+// From here on new connections wait in the listening socket, and each that is there ends with its
+// next answer.
+struct StopAccepting {};
 // Write what is under way, then end the process with 0.
 struct Exit {};
 
 using RouterAction = std::variant<Respond, BeginStream, StreamData, EndStream, ToLeader, ToDaemon,
-                                  ConnectLeader, DropLeader, SetLogLevel, Exit>;
+                                  ConnectLeader, DropLeader, SetLogLevel, StopAccepting, Exit>;
 
 struct ServiceSetup {
   DispatchLimits limits;
@@ -68,6 +71,10 @@ class Service {
   // A request was answered with that status before it could be understood.
   void refused(int status) { ++metrics_.responses[status]; }
   void daemon_message(const Message& message, TimePoint now);
+  // Somebody ends this process while the daemon lives, which starts another one: nobody is refused,
+  // and what is open ends here.
+  void terminated(TimePoint now);
+  void disconnected(std::int64_t replica, TimePoint now);
   void leader_tokens(std::int64_t replica, StepTokens&& step, TimePoint now);
   // A Generate could not be sent to its leader.
   void send_failed(std::uint64_t id, const Error& error, TimePoint now);
@@ -111,6 +118,7 @@ class Service {
   void probe(const Probe& message, TimePoint now);
   void probe_done(const std::optional<ProbeResult>& result);
   void drain(const Drain& message, TimePoint now);
+  void change_limits(const RouterSetup& setup);
   void check_drained(TimePoint now);
   void keep_streams_alive(TimePoint now);
   void send_stats();
@@ -128,6 +136,7 @@ class Service {
   std::int64_t requests_total_ = 0;
   TimePoint last_stats_at_;
   std::optional<TimePoint> drain_deadline_;
+  bool is_followed_ = false;  // while it drains: by another router, so that nobody is refused
   bool exiting_ = false;
   std::set<std::string> unknown_logged_;
   std::map<std::string, std::vector<std::string>> failures_;  // request ids by cause, to be logged

@@ -341,7 +341,7 @@ Status Worker::serve_as_leader() {
     bool any = take_control();
     any |= leader_->take_requests();
     if (drain_until_ && !leader_->idle() && now() >= *drain_until_) {
-      leader_->abandon_all(timed_out("the replica was told to end and its time is up"));
+      leader_->abandon_all(unavailable("the replica was told to end and its time is up"));
     }
     if (!leader_->idle()) {
       TRY(leader_->step());

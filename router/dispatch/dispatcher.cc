@@ -33,15 +33,26 @@ Error lost_too_often(const std::string& why, int losses) {
 
 }  // namespace
 
-// One that served before is coming back; its requests are held. Before the first time a client
-// would wait for the weights, and after an end for nothing.
-bool Dispatcher::may_come_back() const { return ever_ready_ && table_.any_coming(); }
+// Whether it is worth a wait: a replica is on its way, or the daemon is between two.
+bool Dispatcher::may_come() const {
+  if (deployment_state_ == "failed") return false;
+  return table_.any_coming() || deployment_state_ == "loading" || deployment_state_ == "warming";
+}
+
+Error Dispatcher::nobody() const {
+  return unavailable(
+      fmt::format("no replica serves, and none is on its way: the deployment is {}{}{}",
+                  deployment_state_, reason_.empty() ? "" : ": ", reason_));
+}
+
+std::int64_t Dispatcher::tokens_left_max() const {
+  std::int64_t most = 0;
+  for (const auto& [id, request] : requests_) most = std::max(most, request.resume.tokens_left());
+  return most;
+}
 
 Status Dispatcher::admit(std::int64_t count) const {
-  if (table_.ready_count() == 0 && !may_come_back()) {
-    return unavailable(fmt::format("no replica is ready: the deployment is {}{}{}",
-                                   deployment_state_, reason_.empty() ? "" : ": ", reason_));
-  }
+  if (table_.ready_count() == 0 && !may_come()) return nobody();
   std::int64_t room = 0;
   if (queue_.empty()) {
     for (const auto& [id, replica] : table_.replicas()) {
@@ -71,7 +82,7 @@ void Dispatcher::submit(Generate generate, TimePoint now) {
 
 bool Dispatcher::submit_to(std::int64_t replica, Generate generate, TimePoint now) {
   const auto found = table_.replicas().find(replica);
-  if (found == table_.replicas().end() || !found->second.ready()) return false;
+  if (found == table_.replicas().end() || !found->second.takes_probes()) return false;
   const std::uint64_t id = generate.id;
   Request request(std::move(generate));
   request.pinned = true;
@@ -281,6 +292,31 @@ void Dispatcher::refused(std::uint64_t id, const std::string& why, TimePoint now
   put(id, request, Place::pauses);
 }
 
+// What it had goes on at once, here or elsewhere, but for a bounded number of times: the replica
+// lives, so it is no death of which a request could be the cause.
+void Dispatcher::disconnected(std::int64_t replica, TimePoint now) {
+  const auto found = table_.replicas().find(replica);
+  if (found == table_.replicas().end() || !found->second.alive()) return;
+  const std::string why = fmt::format("the connection to replica {} broke", replica);
+  std::int64_t resumed = 0;
+  for (const std::uint64_t id : std::set<std::uint64_t>(found->second.requests)) {
+    Request& request = requests_.at(id);
+    take_from_replica(id, request);
+    request.waiting_since = now;
+    if (request.pinned) {
+      drop(id, unavailable(why));
+    } else if (!request.resume.lost(limits_.resume)) {
+      drop(id, lost_too_often(why, request.resume.losses()));
+    } else {
+      put(id, request, request.resume.is_suspect(limits_.resume) ? Place::suspects : Place::queue);
+      ++resumed;
+    }
+  }
+  actions_.emplace_back(ConnectLeader{replica, found->second.incarnation, found->second.endpoint});
+  if (resumed > 0) actions_.emplace_back(Resume{replica, resumed, "disconnected"});
+  dispatch();
+}
+
 void Dispatcher::end_pauses() {
   std::vector<std::uint64_t> ids;
   for (const std::uint64_t id : held_) {
@@ -359,13 +395,9 @@ void Dispatcher::replicas(const Replicas& message, TimePoint now) {
   for (const auto& verdict : losses_.judge(message.replicas)) judge(verdict);
   end_pauses();
   const bool are_ready = table_.ready_count() > 0;
-  ever_ready_ = ever_ready_ || are_ready;
   if (were_ready && !are_ready) none_ready_since_ = now;
-  if (!are_ready && !may_come_back()) {
-    for (const std::uint64_t id : waiting()) {
-      fail(id, unavailable(fmt::format("no replica is left: the deployment is {}{}{}",
-                                       deployment_state_, reason_.empty() ? "" : ": ", reason_)));
-    }
+  if (!are_ready && !may_come()) {
+    for (const std::uint64_t id : waiting()) fail(id, nobody());
   }
   dispatch();
 }

@@ -73,6 +73,9 @@ class Dispatcher {
 
   void set_queued_max(std::int64_t queued_max) { limits_.queued_max = queued_max; }
   void set_hold_max(Duration hold_max) { limits_.hold_max = hold_max; }
+  void set_running_max(std::optional<std::int64_t> running_max) {
+    limits_.running_max = running_max;
+  }
   // Whether `count` more requests can be taken; else why not. Code::unavailable.
   Status admit(std::int64_t count) const;
 
@@ -83,6 +86,8 @@ class Dispatcher {
   void cancel(std::uint64_t id);
   void tokens(std::int64_t replica, StepTokens&& step, TimePoint now);
   void replicas(const Replicas& message, TimePoint now);
+  // The connection to that replica broke while it lives: what was on its way is lost.
+  void disconnected(std::int64_t replica, TimePoint now);
   // The Generate with that id could not be sent.
   void send_failed(std::uint64_t wire_id, const Error& error, TimePoint now);
   // REQUIRES: a few times a second.
@@ -96,6 +101,7 @@ class Dispatcher {
     return static_cast<std::int64_t>(queue_.size() + suspects_.size() + held_.size());
   }
   std::int64_t open() const { return static_cast<std::int64_t>(requests_.size()); }
+  std::int64_t tokens_left_max() const;
 
  private:
   // Where a request is that is on no replica.
@@ -112,7 +118,8 @@ class Dispatcher {
   };
   using Requests = std::map<std::uint64_t, Request>;
 
-  bool may_come_back() const;
+  bool may_come() const;
+  Error nobody() const;
   void send(std::uint64_t id, Request& request, std::int64_t replica);
   void dispatch();
   void run_suspect();
@@ -138,7 +145,6 @@ class Dispatcher {
   ReplicaTable table_;
   std::string deployment_state_ = "loading";
   std::string reason_;
-  bool ever_ready_ = false;
   TimePoint none_ready_since_;
   Requests requests_;
   LossLedger losses_;

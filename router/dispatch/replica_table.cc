@@ -29,7 +29,7 @@ ReplicaChanges ReplicaTable::update(const std::vector<ReplicaInfo>& infos) {
       replica = std::move(found->second);
       replica.state = info.state;
       replicas_.erase(found);
-    } else if (replica.ready()) {
+    } else if (replica.takes_probes()) {
       changes.connect.push_back(info.replica);
     } else if (replica.alive()) {
       replica.state = "restarting";  // draining, and we never had it: nothing of ours is there
@@ -55,7 +55,7 @@ std::int64_t ReplicaTable::ready_count() const {
 bool ReplicaTable::any_coming() const {
   return std::ranges::any_of(replicas_, [](const auto& entry) {
     const std::string& state = entry.second.state;
-    return state == "loading" || state == "warming" || state == "restarting";
+    return state == "loading" || state == "warming" || state == "proving" || state == "restarting";
   });
 }
 

@@ -25,8 +25,10 @@ struct Replica {
   std::int64_t kv_blocks = 0;
 
   bool ready() const { return state == "ready"; }
+  // One that proves itself takes nothing but probes yet.
+  bool takes_probes() const { return ready() || state == "proving"; }
   // A draining one finishes what it has.
-  bool alive() const { return ready() || state == "draining"; }
+  bool alive() const { return takes_probes() || state == "draining"; }
 };
 
 // What a new table changes.
@@ -38,7 +40,7 @@ struct ReplicaChanges {
     std::set<std::uint64_t> requests;
   };
   std::vector<Lost> lost;
-  std::vector<std::int64_t> connect;     // ready with an endpoint that is new
+  std::vector<std::int64_t> connect;     // an endpoint that is new
   std::vector<std::int64_t> disconnect;  // connections that lead nowhere now
 };
 

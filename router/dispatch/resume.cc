@@ -23,6 +23,10 @@ std::int64_t Resumable::prefill_tokens() const {
   return static_cast<std::int64_t>(generate_.prompt.size() + generate_.emitted.size());
 }
 
+std::int64_t Resumable::tokens_left() const {
+  return std::max<std::int64_t>(generate_.sampling.max_tokens - std::ssize(generate_.emitted), 0);
+}
+
 void Resumable::note(const TokenEvent& event) {
   generate_.emitted.insert(generate_.emitted.end(), event.tokens.begin(), event.tokens.end());
   generate_.prompt_reported += static_cast<std::int64_t>(event.prompt_logprobs.size());

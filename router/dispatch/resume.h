@@ -44,6 +44,8 @@ class Resumable {
   std::uint64_t wire_id() const { return generate_.id; }
   // Tokens that have to be computed before there is a new one.
   std::int64_t prefill_tokens() const;
+  // That may still come, at most.
+  std::int64_t tokens_left() const;
 
   // The client was given this.
   void note(const TokenEvent& event);

@@ -201,6 +201,7 @@ void Connection::on_written(const error_code& error, std::size_t bytes) {
 
 void Connection::respond(const HttpResponse& response) {
   framing_.date = host_.date();
+  framing_.keep_alive = framing_.keep_alive && host_.keeps_alive();
   send(response_bytes(response, framing_));
   finish_exchange(framing_.keep_alive);
 }
@@ -209,7 +210,7 @@ void Connection::begin_stream(const HttpResponse& head) {
   largest_piece_ = 0;
   framing_.date = host_.date();
   // Without chunks only the end of the connection ends the body.
-  if (framing_.http_1_0) framing_.keep_alive = false;
+  if (framing_.http_1_0 || !host_.keeps_alive()) framing_.keep_alive = false;
   send(stream_head_bytes(head, framing_));
 }
 

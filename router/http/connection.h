@@ -33,6 +33,7 @@ class ConnectionHost {
   virtual const HttpLimits& limits() const = 0;
   virtual void written() = 0;
   virtual void refused(int status) = 0;             // answered without an exchange
+  virtual bool keeps_alive() const = 0;             // whether another request may follow
   virtual void remove(Connection& connection) = 0;  // destroys it
 };
 

@@ -72,11 +72,10 @@ Status HttpServer::listen(UniqueFd listener) {
 
 void HttpServer::accept() {
   acceptor_.async_accept([this](const error_code& error, tcp::socket socket) {
+    // What was accepted just before the end is a client like any other.
+    if (!error) accepted(std::move(socket));
     if (error == asio::error::operation_aborted || !acceptor_.is_open()) return;
-    if (!error) {
-      accepted(std::move(socket));
-      return accept();
-    }
+    if (!error) return accept();
     // Out of descriptors, as a rule: those that close make room.
     accept_again_.expires_after(kAcceptAgainAfter);
     accept_again_.async_wait([this](const error_code& stopped) {
@@ -177,9 +176,14 @@ void HttpServer::end_stream(ExchangeId exchange, bool keep_alive) {
   if (Connection* connection = connection_of(exchange)) connection->end_stream(keep_alive);
 }
 
-void HttpServer::finish(std::function<void()> done) {
+void HttpServer::stop_accepting() {
+  is_ending_ = true;
   error_code ignored;
   acceptor_.close(ignored);
+}
+
+void HttpServer::finish(std::function<void()> done) {
+  stop_accepting();
   done_ = std::move(done);
   written();
 }

@@ -50,6 +50,9 @@ class HttpServer : private ConnectionHost {
   void write_stream(ExchangeId exchange, std::string_view data);
   void end_stream(ExchangeId exchange, bool keep_alive);
 
+  // New connections wait in the listening socket, which others hold too; those that are here end
+  // with their next answer.
+  void stop_accepting();
   // Accepts no more; calls `done` once everything that was to be written is.
   void finish(std::function<void()> done);
   std::size_t connections() const { return connections_.size(); }
@@ -64,6 +67,7 @@ class HttpServer : private ConnectionHost {
   const HttpLimits& limits() const override { return limits_; }
   void written() override;
   void refused(int status) override { events_.refused(status); }
+  bool keeps_alive() const override { return !is_ending_; }
   void remove(Connection& connection) override;
 
   Connection* connection_of(ExchangeId exchange);
@@ -86,6 +90,7 @@ class HttpServer : private ConnectionHost {
   std::string date_;
   std::int64_t date_seconds_ = 0;
   std::vector<char> read_buffer_;
+  bool is_ending_ = false;
   std::function<void()> done_;
 };
 

@@ -77,6 +77,7 @@ struct Channel::State {
   // Each channel has its own context, so that none is global and a channel's end is complete.
   zmq::context_t context{1};
   zmq::socket_t socket;
+  std::optional<zmq::socket_t> monitor;  // closed before the context ends
   bool is_bound = false;
   std::string bound_path;
   std::set<std::string> refused_peers;
@@ -91,6 +92,8 @@ struct Channel::State {
   }
   Status send(const std::string* peer, const Message& message);
   std::optional<Received> next();
+  void watch_connection();
+  bool take_break();
 
  private:
   bool receive_part(zmq::message_t& part) {
@@ -156,6 +159,26 @@ std::optional<Received> Channel::State::next() {
     if (message) return Received{peer, std::move(*message)};
     refuse(peer, message.error().message);
   }
+}
+
+void Channel::State::watch_connection() {
+  constexpr const char* kMonitor = "inproc://monitor";  // each channel has a context of its own
+  if (::zmq_socket_monitor(socket.handle(), kMonitor, ZMQ_EVENT_DISCONNECTED) != 0) return;
+  monitor.emplace(context, zmq::socket_type::pair);
+  monitor->connect(kMonitor);
+}
+
+// Each event has two parts; its kind is the only one that is watched.
+bool Channel::State::take_break() {
+  bool is_broken = false;
+  try {
+    if (!monitor) watch_connection();
+    zmq::message_t part;
+    while (monitor && monitor->recv(part, zmq::recv_flags::dontwait)) is_broken = true;
+  } catch (const zmq::error_t&) {
+    return is_broken;
+  }
+  return is_broken;
 }
 
 Channel::Channel(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -227,6 +250,8 @@ std::optional<Received> Channel::receive(Duration timeout) {
     }
   }
 }
+
+bool Channel::take_break() { return state_->take_break(); }
 
 std::optional<std::string> Channel::take_refusal() {
   if (state_->refusals.empty()) return std::nullopt;

@@ -39,6 +39,9 @@ class Channel {
   // Waits at most that long.
   std::optional<Received> receive(Duration timeout);
   std::optional<std::string> take_refusal();
+  // Of a connected channel: whether its connection was there and broke since the last call. ZeroMQ
+  // connects again by itself, but what was on its way is lost. The first call begins to watch.
+  bool take_break();
 
  private:
   struct State;

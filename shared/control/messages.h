@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-constexpr std::int64_t kProtocolVersion = 2;
+constexpr std::int64_t kProtocolVersion = 3;
 
 // ---- worker and daemon ----
 
@@ -133,17 +133,20 @@ struct SetLive {
   }
 };
 
-// Finish what runs, then exit 0. A router refuses new requests with 503 from here on.
+// Finish what runs, then exit 0. A router refuses new requests with 503 from here on; one that
+// another router follows (`is_followed`) leaves new connections in the listening socket instead.
 struct Drain {
   std::int64_t deadline_ms = 0;  // from now
+  bool is_followed = false;
   template <typename V>
   void fields(V& v) {
-    v("deadline_ms", deadline_ms);
+    v("deadline_ms", deadline_ms), v("is_followed", is_followed);
   }
 };
 
 // ---- router and daemon ----
 
+// The answer to a Hello. Later ones change the limits of a router that runs, not its model.
 struct RouterSetup {
   Json options;
   std::string model_path;
@@ -158,8 +161,10 @@ struct RouterSetup {
 
 struct ReplicaInfo {
   std::int64_t replica = 0;
-  std::string state;     // "loading", "warming", "ready", "draining", "failed", "restarting"
-  std::string endpoint;  // of its leader, once ready
+  // "loading", "warming", "proving" (takes probes only), "ready", "draining" (finishes what it
+  // has), "failed", "restarting", "stopped"
+  std::string state;
+  std::string endpoint;          // of its leader, while it takes requests or has some
   std::int64_t incarnation = 0;  // grows with each start of its workers
   // The last of its incarnations whose cause of death is known (0: none), and whether it was a
   // fault of a worker itself (a crash, a failed check), which the requests on board may have
@@ -194,12 +199,14 @@ struct Listening {
   }
 };
 
-// Run a real request of one token on each ready replica; readiness depends on it.
+// Run a real request of one token on that replica, or on each ready one (-1); readiness depends on
+// it.
 struct Probe {
   std::int64_t sequence = 0;
+  std::int64_t replica = -1;
   template <typename V>
   void fields(V& v) {
-    v("sequence", sequence);
+    v("sequence", sequence), v("replica", replica);
   }
 };
 
@@ -216,11 +223,13 @@ struct ProbeResult {
 struct RouterStats {
   std::int64_t open_requests = 0;
   std::int64_t queued_requests = 0;
+  std::int64_t tokens_left_max = 0;  // that one of the open requests may still get
   std::int64_t requests_total = 0;
   std::int64_t failed_total = 0;
   template <typename V>
   void fields(V& v) {
     v("open_requests", open_requests), v("queued_requests", queued_requests);
+    v("tokens_left_max", tokens_left_max);
     v("requests_total", requests_total), v("failed_total", failed_total);
   }
 };

@@ -29,7 +29,7 @@ class RouterHarness {
     arguments.control_endpoint = endpoint("control");
     arguments.instance = "test";
     arguments.parent_fd = pair_.child.get();
-    arguments.drain_on_sigterm = false;
+    arguments.ends_on_sigterm = false;
     arguments.http = limits;
     thread_ = std::thread([this, arguments] { code_ = run_router(arguments); });
     start(std::move(options));

@@ -262,7 +262,7 @@ TEST(Router, ADrainEndsStreamsAtItsDeadline) {
   EXPECT_EQ(router.wait_for_exit(), 0);
 }
 
-TEST(Router, WithoutAReplicaRequestsAreRefusedAndHealthIsNotGreen) {
+TEST(Router, WhileItLoadsRequestsAreHeldAndHealthIsNotGreen) {
   RouterHarness router;
   router.replicas({{0, "loading", "", 1}}, "loading");
   RawHttp client(router.port());
@@ -271,9 +271,69 @@ TEST(Router, WithoutAReplicaRequestsAreRefusedAndHealthIsNotGreen) {
   client.get("/livez");
   EXPECT_EQ(client.answer().status, 200);
   client.post("/v1/completions", R"({"prompt":"x"})");
+  router.wait_for_waiting(1);
+  FakeLeader& leader = router.ready_leader();
+  leader.tokens(leader.next_generate().id, byte_ids("a"), "length");
+  EXPECT_EQ(client.answer().status, 200);
+}
+
+TEST(Router, WhereNothingWillComeRequestsFailAtOnce) {
+  RouterHarness router;
+  router.replicas({{0, "failed", "", 1}}, "failed");
+  router.wait_for_health(503);
+  RawHttp client(router.port());
+  client.post("/v1/completions", R"({"prompt":"x"})");
   RawAnswer answer = client.answer();
   EXPECT_EQ(answer.status, 503);
   EXPECT_FALSE(answer.headers["retry-after"].empty());
+}
+
+TEST(Router, BehindADrainThatIsFollowedNobodyIsRefused) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp stream(router.port());
+  stream.post("/v1/chat/completions", kChat);
+  const Generate first = leader.next_generate();
+  RawHttp kept(router.port());
+  kept.get("/livez");
+  EXPECT_EQ(kept.answer().status, 200);
+  RawHttp health(router.port());
+  health.get("/livez");
+  EXPECT_EQ(health.answer().status, 200);
+  router.tell(Drain{60'000, true});
+  int status = 200;  // until the drain has come
+  for (const TimePoint end = now() + seconds(10); status == 200 && now() < end;) {
+    health.get("/health");
+    status = health.answer().status;
+  }
+  EXPECT_EQ(status, 503);
+  // A connection that was there is served once more; then it ends, so that the next one waits.
+  kept.post("/v1/completions", R"({"prompt":"x","max_tokens":1})");
+  leader.tokens(leader.next_generate().id, byte_ids("a"), "length");
+  RawAnswer answer = kept.answer();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.headers["connection"], "close");
+  leader.tokens(first.id, byte_ids("b"), "length");
+  EXPECT_NE(stream.read_until("0\r\n\r\n").find("[DONE]"), std::string::npos);
+  EXPECT_EQ(router.wait_for_exit(), 0);
+}
+
+TEST(Router, ABrokenConnectionToALeaderIsMadeAgainAndItsStreamsGoOn) {
+  RouterHarness router;
+  FakeLeader& leader = router.ready_leader();
+  RawHttp client(router.port());
+  client.post("/v1/chat/completions", kChat);
+  const Generate first = leader.next_generate();
+  leader.tokens(first.id, byte_ids("a"));
+  client.read_until("\"content\":\"a\"");
+  ASSERT_TRUE(leader.break_connection());
+  const Generate again = leader.next_generate();
+  EXPECT_EQ(again.emitted, byte_ids("a"));
+  EXPECT_NE(again.id, first.id);
+  leader.tokens(again.id, byte_ids("b"), "length");
+  const std::string rest = client.read_until("0\r\n\r\n");
+  EXPECT_NE(rest.find("\"content\":\"b\""), std::string::npos) << rest;
+  EXPECT_NE(rest.find("[DONE]"), std::string::npos);
 }
 
 TEST(Router, SpreadsRequestsOverReplicas) {

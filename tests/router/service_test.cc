@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "shared/base/log.h"
+#include "shared/options/option_set.h"
 #include "tests/router/tiny_context.h"
 
 namespace plimsoll {
@@ -80,6 +81,8 @@ class ServiceTest : public ::testing::Test {
         if (auto* cancel = std::get_if<Cancel>(&leader->message)) cancelled_.push_back(cancel->id);
       } else if (auto* daemon = std::get_if<ToDaemon>(&action)) {
         said_.push_back(std::move(daemon->message));
+      } else if (std::holds_alternative<StopAccepting>(action)) {
+        stopped_accepting_ = true;
       } else if (std::holds_alternative<Exit>(action)) {
         exited_ = true;
       } else if (auto* level = std::get_if<SetLogLevel>(&action)) {
@@ -97,6 +100,7 @@ class ServiceTest : public ::testing::Test {
   std::vector<std::uint64_t> cancelled_;
   std::vector<Message> said_;
   bool exited_ = false;
+  bool stopped_accepting_ = false;
   std::string log_level_;
 };
 
@@ -287,6 +291,61 @@ TEST_F(ServiceTest, ADrainWaitsForWhatIsOpenUntilItsDeadline) {
   tick(seconds(1));
   EXPECT_TRUE(exited_);
   EXPECT_EQ(responses_.at(1).status, 503);
+}
+
+TEST_F(ServiceTest, WhoeverTerminatesItEndsWhatIsOpenAndLetsOthersWait) {
+  ready();
+  complete(1, R"({"prompt":"x","stream":true})");
+  tokens(sent_.at(0).id, "a");
+  service_.terminated(time_);
+  take();
+  EXPECT_TRUE(stopped_accepting_);
+  EXPECT_TRUE(exited_);
+  EXPECT_NE(streams_[1].find("the router is started again"), std::string::npos);
+}
+
+TEST_F(ServiceTest, BehindADrainThatIsFollowedRequestsAreServed) {
+  ready();
+  complete(1, R"({"prompt":"x"})");
+  service_.daemon_message(Drain{10'000, true}, time_);
+  take();
+  EXPECT_TRUE(stopped_accepting_);
+  complete(2, R"({"prompt":"x"})");
+  EXPECT_TRUE(responses_.empty());
+  ASSERT_EQ(sent_.size(), 1U);
+  tokens(sent_[0].id, "a", "length");
+  EXPECT_FALSE(exited_);
+}
+
+TEST_F(ServiceTest, AProbeOfOneReplicaAsksNoOther) {
+  ready(2);
+  service_.daemon_message(Probe{3, 1}, time_);
+  take();
+  EXPECT_EQ(sent_.size(), 1U);
+}
+
+TEST_F(ServiceTest, LaterSetupsChangeTheLimits) {
+  ready();
+  Options options;
+  options.max_queued_requests = 0;
+  options.max_running_requests = 1;
+  service_.daemon_message(RouterSetup{option_set_to_json({options, {}}), "", "", 8}, time_);
+  complete(1, R"({"prompt":"xxxxxxxxxxxxxxxx"})");
+  EXPECT_EQ(responses_.at(1).status, 400);
+  complete(2, R"({"prompt":"x","max_tokens":1})");
+  EXPECT_EQ(sent_.size(), 1U);
+  complete(3, R"({"prompt":"x","max_tokens":1})");
+  EXPECT_EQ(responses_.at(3).status, 503) << "one runs, none may wait";
+}
+
+TEST_F(ServiceTest, FiguresNameTheLongestAnswerThatMayCome) {
+  ready();
+  complete(1, R"({"prompt":"x","max_tokens":7})");
+  tokens(sent_.at(0).id, "a");
+  tick(seconds(1));
+  const auto* stats = std::get_if<RouterStats>(&said_.at(0));
+  ASSERT_NE(stats, nullptr);
+  EXPECT_EQ(stats->tokens_left_max, 6);
 }
 
 TEST_F(ServiceTest, TokensOfOneStepMakeOneWriteAStream) {

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 namespace plimsoll {
 namespace {
@@ -55,6 +57,26 @@ bool FakeLeader::nothing_came() {
   while (receive_one(Duration(0))) {
   }
   return generates_.empty() && cancels_.empty();
+}
+
+// The router is a thread of this process, and so is each end of the connection a descriptor of it.
+bool FakeLeader::break_connection() const {
+  constexpr int kDescriptorsMax = 1024;
+  const std::string path = endpoint_.substr(std::string_view("ipc://").size());
+  bool is_broken = false;
+  for (int fd = 3; fd < kDescriptorsMax; ++fd) {
+    sockaddr_un address{};
+    socklen_t length = sizeof address;
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    const bool is_ours = ::getsockname(fd, generic, &length) == 0 &&
+                         address.sun_family == AF_UNIX && path == address.sun_path &&
+                         ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
+                         listens == 0;
+    if (is_ours && ::shutdown(fd, SHUT_RDWR) == 0) is_broken = true;
+  }
+  return is_broken;
 }
 
 void FakeLeader::answer(TokenEvent event) {

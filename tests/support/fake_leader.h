@@ -25,6 +25,9 @@ class FakeLeader {
   // Whether nothing but what was already taken has come, by now.
   bool nothing_came();
 
+  // Shuts the router's connection down; both live on.
+  bool break_connection() const;
+
   void answer(TokenEvent event);
   void tokens(std::uint64_t id, std::vector<std::int64_t> tokens, std::string finish = "");
   void error(std::uint64_t id, std::string code, std::string message);

@@ -62,6 +62,7 @@ class DispatcherTest : public ::testing::Test {
   // Takes all actions since the last call; each of the lists has those of its kind.
   void take() {
     sent_.clear(), cancelled_.clear(), delivered_.clear(), failed_.clear(), errors_.clear();
+    connected_.clear();
     resumed_ = 0;
     take_sent();
     for (DispatchAction& action : std::exchange(actions_, {})) {
@@ -75,6 +76,8 @@ class DispatcherTest : public ::testing::Test {
       } else if (auto* failure = std::get_if<Fail>(&action)) {
         failed_.push_back(failure->id);
         errors_.push_back(failure->error);
+      } else if (auto* connect = std::get_if<ConnectLeader>(&action)) {
+        connected_.push_back(connect->replica);
       } else if (auto* resume = std::get_if<Resume>(&action)) {
         resumed_ += resume->requests;
       }
@@ -96,6 +99,7 @@ class DispatcherTest : public ::testing::Test {
   std::vector<Sent> cancelled_;
   Ids delivered_;
   Ids failed_;
+  std::vector<std::int64_t> connected_;
   std::vector<Error> errors_;
   std::int64_t resumed_ = 0;
   std::map<std::uint64_t, Generate> generates_;  // as last sent
@@ -358,12 +362,83 @@ TEST_F(DispatcherTest, ASecondDeathWaitsForItsCause) {
   EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}, {0, 3}}));
 }
 
-TEST_F(DispatcherTest, BeforeTheFirstReplicaRequestsAreRefused) {
-  EXPECT_FALSE(dispatcher_.admit(1));
+TEST_F(DispatcherTest, BeforeTheFirstReplicaIsReadyRequestsAreHeld) {
   table({replica(0, "loading")}, "loading");
+  EXPECT_TRUE(dispatcher_.admit(1));
+  submit(1);
+  table({replica(0, "warming")}, "warming");
+  take();
+  EXPECT_TRUE(sent_.empty() && failed_.empty());
+  table({replica(0)}, "warming");
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}}));
+}
+
+TEST_F(DispatcherTest, BetweenTwoSetsOfReplicasRequestsAreHeld) {
+  table({replica(0, "draining")}, "loading");
+  EXPECT_TRUE(dispatcher_.admit(1));
+  submit(1);
+  table({}, "loading");
+  table({replica(5)}, "serving");
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{5, 1}}));
+}
+
+TEST_F(DispatcherTest, ADeploymentThatCannotBeServedSaysWhyAtOnce) {
+  table({replica(0, "loading"), replica(1, "loading")}, "loading");
+  submit(1);
+  dispatcher_.replicas({"failed", "the file is damaged", {replica(0, "loading")}}, time_);
+  take();
+  EXPECT_EQ(failed_, (Ids{1}));
+  EXPECT_NE(errors_[0].message.find("the file is damaged"), std::string::npos);
   const Status status = dispatcher_.admit(1);
   ASSERT_FALSE(status);
-  EXPECT_NE(status.error().message.find("loading"), std::string::npos);
+  EXPECT_EQ(status.error().code, Code::unavailable);
+  EXPECT_NE(status.error().message.find("the file is damaged"), std::string::npos);
+}
+
+TEST_F(DispatcherTest, OneThatProvesItselfTakesProbesOnly) {
+  table({replica(0, "proving")}, "loading");
+  submit(1);
+  take();
+  EXPECT_TRUE(sent_.empty());
+  Generate probe;
+  probe.id = 2;
+  EXPECT_TRUE(dispatcher_.submit_to(0, std::move(probe), time_));
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 2}}));
+  table({replica(0)});
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}})) << "the connection stays, and so does the probe";
+  EXPECT_TRUE(failed_.empty());
+}
+
+TEST_F(DispatcherTest, WhatWasOnABrokenConnectionGoesOnAtOnce) {
+  table({replica(0)});
+  submit(1), submit(2);
+  token(0, 1);
+  take();
+  dispatcher_.disconnected(0, time_);
+  take();
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}, {0, 2}}));
+  EXPECT_EQ(resumed_, 2);
+  EXPECT_EQ(generates_.at(1).emitted, (std::vector<std::int64_t>{9}));
+  EXPECT_EQ(connected_, (std::vector<std::int64_t>{0}));
+  token(0, 1, "stop");
+  take();
+  EXPECT_EQ(delivered_, (Ids{1}));
+}
+
+TEST_F(DispatcherTest, AConnectionThatBreaksAgainAndAgainFailsItsRequestsInTheEnd) {
+  table({replica(0)});
+  submit(1);
+  for (int i = 0; i < 9; ++i) dispatcher_.disconnected(0, time_);
+  take();
+  EXPECT_EQ(failed_, (Ids{1}));
+}
+
+TEST_F(DispatcherTest, WithoutAnyTableRequestsWaitForTheFirst) {
+  EXPECT_TRUE(dispatcher_.admit(1));
 }
 
 TEST_F(DispatcherTest, AfterTheEndRequestsAreRefused) {

@@ -56,7 +56,7 @@ TEST(ReplicaTable, KnowsWhetherOneIsOnItsWay) {
     table.update({info(0, state)});
     EXPECT_FALSE(table.any_coming()) << state;
   }
-  for (const char* state : {"loading", "warming", "restarting"}) {
+  for (const char* state : {"loading", "warming", "proving", "restarting"}) {
     table.update({info(0, "failed"), info(1, state)});
     EXPECT_TRUE(table.any_coming()) << state;
   }
