@@ -46,12 +46,23 @@ LogLevel level_from(const std::string& name) {
   return LogLevel::info;
 }
 
+Hello hello_of(const RouterArguments& arguments) {
+  return {.role = "router",
+          .version = kProtocolVersion,
+          .instance = arguments.instance,
+          .pid = ::getpid(),
+          .replica = 0,
+          .rank = 0,
+          .device = ""};
+}
+
 // The event loop. Handlers hold `this`; the object outlives every run of the io_context.
 class Loop {
  public:
   Loop(RouterPlan plan, Channel control, const RouterArguments& arguments)
       : service_(std::move(plan.model), plan.service),
         control_(std::move(control)),
+        hello_(hello_of(arguments)),
         control_wake_(io_),
         parent_wake_(io_),
         terminate_(io_),
@@ -84,6 +95,8 @@ class Loop {
       terminate_.add(SIGTERM, ignored);
       wait_for_terminate();
     }
+    service_.tick(now());  // with the first figures: from here on silence is a hang
+    pump();
     tick();
     for (const Message& message : first) daemon_message(message);
     drain_control();
@@ -165,9 +178,21 @@ class Loop {
       if (error) return;
       service_.tick(now());
       find_broken_leaders();
+      rejoin();
       pump();
       tick();
     });
+  }
+
+  // To the daemon somebody whose connection broke is a stranger, who says again who he is.
+  void rejoin() {
+    if (!control_.take_break()) return;
+    for (const Message& words : {Message(hello_), Message(Listening{server_.url()})}) {
+      if (const Status sent = control_.send(words); !sent) {
+        LOG_WARNING("tell the daemon: {}", sent.error().message);
+      }
+    }
+    control_dirty_ = true;
   }
 
   // A leader that has died breaks its connection too, and the daemon says so before the next tick.
@@ -302,6 +327,7 @@ class Loop {
   asio::io_context io_{1};
   Service service_;
   Channel control_;
+  Hello hello_;
   stream_descriptor control_wake_;
   stream_descriptor parent_wake_;
   asio::signal_set terminate_;
@@ -344,13 +370,8 @@ Result<FirstWords> wait_for_setup(Channel& control, int parent_fd) {
 
 Result<int> run_router(const RouterArguments& arguments) {
   Channel control = TRY(Channel::connect(arguments.control_endpoint));
-  TRY(control.send(Hello{.role = "router",
-                         .version = kProtocolVersion,
-                         .instance = arguments.instance,
-                         .pid = ::getpid(),
-                         .replica = 0,
-                         .rank = 0,
-                         .device = ""}));
+  (void)control.take_break();  // from here on it is watched
+  TRY(control.send(hello_of(arguments)));
   FirstWords words = TRY(wait_for_setup(control, arguments.parent_fd));
   auto plan = plan_router(words.setup);
   if (!plan) {

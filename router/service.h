@@ -56,6 +56,9 @@ struct Exit {};
 using RouterAction = std::variant<Respond, BeginStream, StreamData, EndStream, ToLeader, ToDaemon,
                                   ConnectLeader, DropLeader, SetLogLevel, StopAccepting, Exit>;
 
+// To whoever comes while it drains.
+ApiError draining_error();
+
 struct ServiceSetup {
   DispatchLimits limits;
   std::uint64_t random_seed = 0;  // of request ids and of seeds that clients leave out

@@ -40,6 +40,8 @@ constexpr Duration kProgressInterval = milliseconds(100);
 // How often a rank that waits for work looks at its other sources.
 constexpr Duration kWeightsLook = milliseconds(5);
 constexpr Duration kIdleLook = milliseconds(50);
+// Without peers only a broken connection to the supervisor is looked for.
+constexpr Duration kIdleLookAlone = milliseconds(250);
 constexpr int kRequestSocketMode = 0600;
 // Any but 0 and 1 is a random order of CUDA threads.
 constexpr std::uint64_t kExecutorSeed = 2;
@@ -76,12 +78,16 @@ class Worker {
   void answer(const Ping& ping);
   void apply(const SetLive& live);
   void say(const Message& message);
+  void say_state(Message message);
+  void rejoin();
   void report(const LoadProgress& progress);
   void pause(Duration duration);
   void wait_for_messages(Duration timeout) const;
 
   WorkerArguments arguments_;
   Channel control_;
+  Hello hello_;
+  std::optional<Message> state_said_;  // Loaded or Ready
   LaunchedRank launched_;
   std::optional<SharedBlock> segment_memory_;
   std::optional<ReplicaSegment> segment_;
@@ -97,14 +103,14 @@ class Worker {
 };
 
 Status Worker::run() {
-  Hello hello;
-  hello.role = "worker";
-  hello.instance = arguments_.instance;
-  hello.pid = ::getpid();
-  hello.replica = arguments_.replica;
-  hello.rank = arguments_.rank;
-  hello.device = fmt::format("cpu {}", cpu_path_name(best_cpu_path()));
-  TRY(control_.send(hello));
+  hello_.role = "worker";
+  hello_.instance = arguments_.instance;
+  hello_.pid = ::getpid();
+  hello_.replica = arguments_.replica;
+  hello_.rank = arguments_.rank;
+  hello_.device = fmt::format("cpu {}", cpu_path_name(best_cpu_path()));
+  (void)control_.take_break();  // from here on it is watched
+  TRY(control_.send(hello_));
   const Load launch = TRY(await<Load>("Load"));
   launched_ = TRY(read_load(launch));
   if (const auto level = parse_log_level(launched_.options.log_level)) log_level(*level);
@@ -112,9 +118,9 @@ Status Worker::run() {
   TRY(load());
   LOG_DEBUG("loaded {} of weights in {:.2f} s", format_bytes(rank_->arena().taken(Term::weights)),
             to_seconds(now() - begin));
-  say(Loaded{measured_to_json(rank_->measure())});
+  say_state(Loaded{measured_to_json(rank_->measure())});
   TRY(commit());
-  say(Ready{rank_->description(), measured_to_json(rank_->measure())});
+  say_state(Ready{rank_->description(), measured_to_json(rank_->measure())});
   mark(Activity::idle);
   rank_->engine().mark_steps(&segment_->line(static_cast<int>(arguments_.rank)));
   return leader_ ? serve_as_leader() : serve_as_follower();
@@ -145,6 +151,7 @@ Result<T> Worker::await(const char* what) {
         return unavailable(fmt::format("told to end while waiting for {}", what));
       }
       TRY(check_group());
+      rejoin();
       continue;
     }
     if (auto* message = std::get_if<T>(&received->message)) return std::move(*message);
@@ -351,7 +358,7 @@ Status Worker::serve_as_leader() {
     mark(Activity::idle);
     TRY(check_group());
     // Sending may have used up an arrival's wake-up: sleep only after a look that found nothing.
-    if (!any) wait_for_messages(has_peers() ? kIdleLook : Duration(seconds(1)));
+    if (!any) wait_for_messages(has_peers() ? kIdleLook : kIdleLookAlone);
   }
 }
 
@@ -378,6 +385,7 @@ void Worker::wait_for_messages(Duration timeout) const {
 
 bool Worker::take_control() {
   bool any = false;
+  rejoin();
   while (const std::optional<Received> received = control_.receive()) {
     any = true;
     handle(received->message);
@@ -423,6 +431,20 @@ void Worker::apply(const SetLive& live) {
   if (live.step_time_max_ms <= 0) return;
   launched_.options.step_time_max = milliseconds(live.step_time_max_ms);
   if (leader_) leader_->set_step_time_max(milliseconds(live.step_time_max_ms));
+}
+
+void Worker::say_state(Message message) {
+  state_said_ = message;
+  say(message);
+}
+
+// To the supervisor somebody whose connection broke is a stranger, who says again who he is; what
+// was on its way may be lost.
+void Worker::rejoin() {
+  if (!control_.take_break()) return;
+  LOG_DEBUG("the connection to the supervisor broke; saying hello again");
+  say(hello_);
+  if (state_said_) say(*state_said_);
 }
 
 void Worker::say(const Message& message) {

@@ -304,6 +304,16 @@ TEST_F(ServiceTest, WhoeverTerminatesItEndsWhatIsOpenAndLetsOthersWait) {
   EXPECT_NE(streams_[1].find("the router is started again"), std::string::npos);
 }
 
+TEST_F(ServiceTest, ASignalAtTheEndOfADrainSaysThatTheServerHasStopped) {
+  ready();
+  complete(1, R"({"prompt":"x"})");
+  service_.daemon_message(Drain{10'000}, time_);
+  service_.terminated(time_);
+  take();
+  EXPECT_TRUE(exited_);
+  EXPECT_NE(responses_.at(1).body.find("the server stopped"), std::string::npos);
+}
+
 TEST_F(ServiceTest, BehindADrainThatIsFollowedRequestsAreServed) {
   ready();
   complete(1, R"({"prompt":"x"})");

@@ -219,6 +219,26 @@ TEST_F(ChannelTest, APeerThatHasGoneIsAnError) {
   EXPECT_FALSE(server.send("no such peer", Pong{}));
 }
 
+TEST_F(ChannelTest, AConnectionThatBreaksIsToldOnce) {
+  std::optional<Channel> server = bind();
+  Channel client = connect();
+  EXPECT_FALSE(client.take_break());
+  ASSERT_TRUE(client.send(Ping{1}));
+  ASSERT_TRUE(server->receive(seconds(5)));
+  EXPECT_FALSE(client.take_break());
+  server.reset();
+  bool is_told = false;
+  for (const TimePoint end = now() + seconds(10); !is_told && now() < end;) {
+    (void)client.receive(milliseconds(5));
+    is_told = client.take_break();
+  }
+  EXPECT_TRUE(is_told);
+  server = bind();
+  ASSERT_TRUE(client.send(Ping{2}));
+  EXPECT_TRUE(server->receive(seconds(5))) << "the library connects again by itself";
+  EXPECT_FALSE(client.take_break());
+}
+
 TEST_F(ChannelTest, APeerThatNeverReadsFillsABoundedQueue) {
   Channel server = bind();
   Channel client = connect();
