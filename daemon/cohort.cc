@@ -12,9 +12,6 @@
 namespace plimsoll {
 namespace {
 
-// Peers of a dead rank leave their collectives by themselves within milliseconds; their last words
-// are worth that long. Whoever is still there then is killed.
-constexpr Duration kLeaveTime = milliseconds(300);
 constexpr Duration kPingInterval = seconds(1);
 // A rate over less would jump with every step.
 constexpr Duration kRateWindow = milliseconds(900);
@@ -73,6 +70,7 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   CHECK(!has_processes() && !is_ended_);
   incarnation_ = incarnation;
   ++starts_;
+  started_at_ = now;
   state_ = CohortState::loading;
   was_killed_ = false;
   kv_blocks_ = 0;
@@ -115,12 +113,13 @@ void Cohort::hello(const std::string& peer, const Hello& hello, TimePoint now, A
   worker.peer = peer;
   worker.device = hello.device;
   worker.last_sign = now;
-  if (state_ != CohortState::loading) return;
+  // One that was heard before has lost its connection, no more.
+  if (state_ != CohortState::loading || worker.state != WorkerState::hello) return;
   worker.state = WorkerState::planned;
   Load load;
   load.options = setup_.plan->options_json;
   load.plan = setup_.plan->plan_json;
-  load.replica = setup_.replica;
+  load.replica = setup_.index;
   load.rank = hello.rank;
   if (hello.rank == 0) load.request_endpoint = endpoint_;
   out.emplace_back(Send{peer, std::move(load)});
@@ -155,7 +154,7 @@ void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Acti
     return fault(worker, rank, *fault_message, now, out);
   }
   if (state_ != CohortState::loading && state_ != CohortState::warming &&
-      state_ != CohortState::ready) {
+      state_ != CohortState::ready && state_ != CohortState::draining) {
     return;
   }
   if (const auto* progress = std::get_if<Progress>(&message)) {
@@ -192,8 +191,12 @@ void Cohort::pong(const Pong& pong, TimePoint now) {
     const std::int64_t tokens = pong.generated_tokens - figures_.window_tokens;
     figures_.tokens_per_second =
         static_cast<double>(std::max<std::int64_t>(tokens, 0)) / to_seconds(passed);
+    figures_.steps_per_second =
+        static_cast<double>(std::max<std::int64_t>(pong.steps - figures_.window_steps, 0)) /
+        to_seconds(passed);
     figures_.window_at = now;
     figures_.window_tokens = pong.generated_tokens;
+    figures_.window_steps = pong.steps;
   }
   const bool is_idle = pong.running + pong.waiting == 0;
   if (is_idle || pong.steps != figures_.last.steps) figures_.step_at = now;
@@ -205,6 +208,7 @@ void Cohort::settle(TimePoint now, Actions& out) {
       std::all_of(workers_.begin(), workers_.end(),
                   [](const Worker& w) { return w.state == WorkerState::ready; })) {
     state_ = CohortState::ready;
+    started_in_ = now - started_at_;
     policy_.became_ready(now);
     if (starts_ > 1) {
       out.emplace_back(Log{LogLevel::info, fmt::format("replica {}: ready again", setup_.replica)});
@@ -230,13 +234,14 @@ void Cohort::fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePo
                    Actions& out) {
   if (!worker.words.fault) worker.words.fault = Error{code_from_name(fault.code), fault.message};
   if (worker.words.first_sign == TimePoint()) worker.words.first_sign = now;
-  if (state_ == CohortState::draining) return;
+  if (state_ == CohortState::draining && was_killed_) return;
   begin_dying(rank, fault.message, now, out);
   settle(now, out);
 }
 
 void Cohort::child_dying(std::int64_t rank, TimePoint now, Actions& out) {
   Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  // One that leaves in order lets go of its life too: its exit tells which it was.
   const bool is_expected = state_ == CohortState::draining || state_ == CohortState::dying;
   if (!worker.is_alive || is_expected) return;
   worker.is_dying = true;
@@ -257,9 +262,10 @@ void Cohort::child_exited(std::int64_t rank, const Ending& ending, TimePoint now
   if (state_ != CohortState::draining) {
     begin_dying(rank, describe_ending(ending), now, out);
   } else if (!was_killed_ && (ending.by_signal || ending.code != 0)) {
-    out.emplace_back(
-        Log{LogLevel::warning, fmt::format("replica {}: rank {} {} while it was draining",
-                                           setup_.replica, rank, describe_ending(ending))});
+    out.emplace_back(Log{LogLevel::warning,
+                         fmt::format("replica {}: rank {} (pid {}) {} while it was draining",
+                                     setup_.replica, rank, worker.pid, describe_ending(ending))});
+    begin_dying(rank, describe_ending(ending), now, out);  // its peers wait for it
   }
   settle(now, out);
 }
@@ -278,6 +284,11 @@ void Cohort::condemn(std::int64_t rank, Error verdict, TimePoint now, Actions& o
   const std::string what = verdict.message;
   worker.words.verdict = std::move(verdict);
   worker.words.first_sign = now;
+  if (is_ended_) {
+    out.emplace_back(
+        Log{LogLevel::warning, fmt::format("replica {}: rank {} (pid {}) {}, while it was draining",
+                                           setup_.replica, rank, worker.pid, what)});
+  }
   begin_dying(rank, what, now, out);
   kill_all(SIGKILL, out);
 }
@@ -340,7 +351,10 @@ void Cohort::drain(milliseconds deadline, TimePoint now, Actions& out) {
   state_ = CohortState::draining;
   for (Worker& worker : workers_) {
     if (worker.is_alive) worker.state = WorkerState::draining;
+    worker.last_sign = now;
   }
+  figures_.step_at = now;
+  ping_at_ = now + ping_interval();
   send_all(Drain{deadline.count()}, out);
 }
 
@@ -359,122 +373,6 @@ void Cohort::send_all(const Message& message, Actions& out) const {
   for (const Worker& worker : workers_) {
     if (worker.is_alive && !worker.peer.empty()) out.emplace_back(Send{worker.peer, message});
   }
-}
-
-// ---- time ----
-
-// Whether the others wait for it; itself it may wait for as long as they take.
-bool Cohort::is_awaited(const Worker& worker) const {
-  return state_ == CohortState::loading ? !worker.is_loaded : worker.state != WorkerState::ready;
-}
-
-void Cohort::check_loading(TimePoint now, Actions& out) {
-  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-    const Worker& worker = workers_[rank];
-    if (!is_awaited(worker) || now - worker.last_sign < options().load_timeout) continue;
-    const char* where = worker.peer.empty()              ? "has not said hello"
-                        : state_ == CohortState::warming ? "has not finished its first step"
-                                                         : "made no progress with loading";
-    return condemn(static_cast<std::int64_t>(rank),
-                   timed_out(fmt::format("{} for {:.0f} s (--load-timeout)", where,
-                                         to_seconds(now - worker.last_sign))),
-                   now, out);
-  }
-}
-
-// Who holds up the others: of the ranks without a sign since then the one that is furthest behind
-// in the collectives, where its peers wait for it; the suspect when none is behind it.
-std::int64_t Cohort::last_to_join(std::int64_t suspect, TimePoint silent_since) const {
-  if (marks_.size() != workers_.size()) return suspect;
-  auto last = static_cast<std::size_t>(suspect);
-  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
-    const bool is_behind = static_cast<std::int32_t>(marks_[rank].round - marks_[last].round) < 0;
-    if (is_behind && workers_[rank].last_sign <= silent_since) last = rank;
-  }
-  return static_cast<std::int64_t>(last);
-}
-
-void Cohort::check_ready(TimePoint now, Actions& out) {
-  const Duration stall = options().stall_timeout;
-  // After a pause of the daemon itself nobody else is to blame for silence.
-  if (now - ping_at_ > 2 * ping_interval()) {
-    for (Worker& worker : workers_) worker.last_sign = now;
-    figures_.step_at = now;
-  }
-  // Of several silent ranks the one that was silent first holds up the others.
-  const auto silent =
-      std::min_element(workers_.begin(), workers_.end(),
-                       [](const Worker& a, const Worker& b) { return a.last_sign < b.last_sign; });
-  if (now - silent->last_sign >= stall) {
-    const std::int64_t rank = last_to_join(silent - workers_.begin(), now - stall / 2);
-    const Worker& culprit = workers_[static_cast<std::size_t>(rank)];
-    return condemn(rank,
-                   timed_out(fmt::format("hangs: it has not answered for {:.1f} s "
-                                         "(--stall-timeout)",
-                                         to_seconds(now - culprit.last_sign))),
-                   now, out);
-  }
-  if (now - figures_.step_at >= stall) {
-    return condemn(last_to_join(0, now),
-                   timed_out(fmt::format("hangs: {} requests wait and no step has finished for "
-                                         "{:.1f} s (--stall-timeout)",
-                                         figures_.last.running + figures_.last.waiting,
-                                         to_seconds(now - figures_.step_at))),
-                   now, out);
-  }
-  if (now < ping_at_) return;
-  send_all(Ping{++ping_sequence_}, out);
-  ping_at_ = now + ping_interval();
-}
-
-void Cohort::tick(TimePoint now, Actions& out) {
-  switch (state_) {
-    case CohortState::loading:
-    case CohortState::warming:
-      return check_loading(now, out);
-    case CohortState::ready:
-      return check_ready(now, out);
-    case CohortState::dying:
-      if (has_processes() && now >= kill_at_) {
-        kill_all(SIGKILL, out);
-        kill_at_ = now + kLeaveTime;
-      }
-      return settle(now, out);
-    case CohortState::idle:
-    case CohortState::waiting:  // the deployment starts it, with the next incarnation
-    case CohortState::draining:
-    case CohortState::failed:
-      return;
-  }
-}
-
-std::optional<TimePoint> Cohort::next_deadline() const {
-  switch (state_) {
-    case CohortState::loading:
-    case CohortState::warming: {
-      std::optional<TimePoint> first;
-      for (const Worker& worker : workers_) {
-        if (is_awaited(worker))
-          first = std::min(first.value_or(worker.last_sign), worker.last_sign);
-      }
-      if (!first) return std::nullopt;  // the other replicas are not there yet
-      return *first + options().load_timeout;
-    }
-    case CohortState::ready: {
-      TimePoint first = figures_.step_at;
-      for (const Worker& worker : workers_) first = std::min(first, worker.last_sign);
-      return std::min(ping_at_, first + options().stall_timeout);
-    }
-    case CohortState::dying:
-      return has_processes() ? kill_at_ : bury_at_;
-    case CohortState::waiting:
-      return retry_at_;
-    case CohortState::idle:
-    case CohortState::draining:
-    case CohortState::failed:
-      return std::nullopt;
-  }
-  return std::nullopt;
 }
 
 }  // namespace plimsoll

@@ -53,17 +53,20 @@ struct Worker {
 struct LeaderFigures {
   Pong last;
   double tokens_per_second = 0;
-  TimePoint window_at;  // of the rate's measurement
+  double steps_per_second = 0;
+  TimePoint window_at;  // of the rates' measurement
   std::int64_t window_tokens = 0;
+  std::int64_t window_steps = 0;
   TimePoint step_at;  // when it last had nothing to do or had finished another step
 };
 
 class Cohort {
  public:
   struct Setup {
-    const LaunchPlan* plan;  // outlives the cohort
-    std::int64_t replica = 0;
-    std::string runtime;  // folder of the sockets
+    const LaunchPlan* plan;    // outlives the cohort
+    std::int64_t replica = 0;  // of all replicas that live
+    std::int64_t index = 0;    // of its plan's replicas
+    std::string runtime;       // folder of the sockets
     std::uint64_t seed = 0;
     int starts_max = 1;
   };
@@ -96,11 +99,14 @@ class Cohort {
 
   CohortState state() const { return state_; }
   std::int64_t replica() const { return setup_.replica; }
+  std::int64_t index() const { return setup_.index; }
+  const LaunchPlan& plan() const { return *setup_.plan; }
   std::int64_t incarnation() const { return incarnation_; }
   // The last incarnation that has ended, and whether by a fault of its own (see RootCause).
   std::int64_t ended_incarnation() const { return ended_incarnation_; }
   bool ended_by_fault() const { return ended_by_fault_; }
   std::int64_t restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
+  Duration started_in() const { return started_in_; }  // from the spawn to the last Ready; 0: never
   bool has_processes() const;
   const std::vector<Worker>& workers() const { return workers_; }
   Blocks kv_blocks() const { return kv_blocks_; }  // committed in this incarnation, else 0
@@ -112,6 +118,10 @@ class Cohort {
   std::optional<TimePoint> next_deadline() const;
 
  private:
+  // Peers of a dead rank leave their collectives by themselves within milliseconds; their last
+  // words are worth that long. Whoever is still there then is killed.
+  static constexpr Duration kLeaveTime = milliseconds(300);
+
   const Options& options() const { return setup_.plan->options.values; }
   Duration ping_interval() const;
   void kill_all(int signal, Actions& out);
@@ -128,6 +138,7 @@ class Cohort {
   void check_loading(TimePoint now, Actions& out);
   std::int64_t last_to_join(std::int64_t suspect, TimePoint silent_since) const;
   void check_ready(TimePoint now, Actions& out);
+  bool is_answering(const Worker& worker) const;
 
   Setup setup_;
   RestartPolicy policy_;
@@ -137,6 +148,8 @@ class Cohort {
   std::int64_t ended_incarnation_ = 0;
   bool ended_by_fault_ = false;
   std::int64_t starts_ = 0;
+  TimePoint started_at_;
+  Duration started_in_{0};
   std::string endpoint_;
   Blocks kv_blocks_ = 0;
   bool is_ended_ = false;

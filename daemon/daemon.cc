@@ -314,8 +314,10 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
   }
   const auto failed = segment_errors_.find(child.replica);
   if (failed != segment_errors_.end()) return failed->second;
+  // During a change replicas of two plans live.
+  const Cohort* cohort = supervisor_.deployment()->find_cohort(child.replica);
   const int weights =
-      weights_.block_of(supervisor_.deployment()->plan(), child.replica, child.rank);
+      cohort == nullptr ? -1 : weights_.block_of(cohort->plan(), cohort->index(), child.rank);
   if (weights >= 0) start.descriptors.push_back({"weights", weights});
   start.descriptors.push_back({"segment", segments_.at(child.replica).block.fd()});
   return children_.start(start);

@@ -14,13 +14,6 @@ namespace {
 constexpr Duration kProbeTime = seconds(60);
 constexpr Duration kProbeRetry = milliseconds(500);
 constexpr int kProbesMax = 5;
-// Without requests a worker has nothing to finish; it only has to take the message.
-constexpr Duration kLeaveTime = seconds(2);
-constexpr Duration kTerminateTime = seconds(1);
-
-std::int64_t milliseconds_until(TimePoint deadline, TimePoint now) {
-  return std::max<std::int64_t>(std::chrono::ceil<milliseconds>(deadline - now).count(), 0);
-}
 
 }  // namespace
 
@@ -32,28 +25,41 @@ const char* deployment_state_name(DeploymentState state) {
 
 Deployment::Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations,
                        Strangers& strangers)
-    : plan_(std::move(plan)),
+    : plans_({PlanInUse{std::move(plan)}}),
       setup_(std::move(setup)),
       incarnations_(incarnations),
       strangers_(strangers),
-      router_({.plan = &plan_, .seed = setup_.seed, .starts_max = setup_.starts_max}) {
-  for (std::int64_t replica = 0; replica < plan_.dp; ++replica) {
-    cohorts_.emplace_back(
-        Cohort::Setup{.plan = &plan_,
-                      .replica = replica,
-                      .runtime = setup_.runtime,
-                      .seed = setup_.seed + 1 + static_cast<std::uint64_t>(replica),
-                      .starts_max = setup_.starts_max});
+      router_(
+          {.plan = &plans_.front().plan, .seed = setup_.seed, .starts_max = setup_.starts_max}) {
+  for (std::int64_t replica = 0; replica < plans_.front().plan.dp; ++replica) {
+    add_cohort({.replica = replica, .index = replica}, plans_.front(), setup_.starts_max);
   }
+}
+
+void Deployment::add_cohort(const Seat& seat, const PlanInUse& plan, int starts_max) {
+  cohorts_.emplace_back(
+      Cohort::Setup{.plan = &plan.plan,
+                    .replica = seat.replica,
+                    .index = seat.index,
+                    .runtime = setup_.runtime,
+                    .seed = setup_.seed + 1 + static_cast<std::uint64_t>(seat.replica),
+                    .starts_max = starts_max});
+}
+
+Cohort* Deployment::find_cohort(std::int64_t replica) {
+  const auto found = std::ranges::find(cohorts_, replica, &Cohort::replica);
+  return found == cohorts_.end() ? nullptr : &*found;
+}
+
+const Cohort* Deployment::find_cohort(std::int64_t replica) const {
+  const auto found = std::ranges::find(cohorts_, replica, &Cohort::replica);
+  return found == cohorts_.end() ? nullptr : &*found;
 }
 
 Cohort* Deployment::cohort_of(const ChildId& child) {
   if (child.kind != ChildId::Kind::worker) return nullptr;
-  const auto index = static_cast<std::size_t>(child.replica);
-  if (index >= cohorts_.size() || cohorts_[index].incarnation() != child.incarnation) {
-    return nullptr;
-  }
-  return &cohorts_[index];
+  Cohort* cohort = find_cohort(child.replica);
+  return cohort != nullptr && cohort->incarnation() == child.incarnation ? cohort : nullptr;
 }
 
 bool Deployment::has_processes() const {
@@ -65,12 +71,13 @@ Progress Deployment::progress() const {
   Progress sum;
   sum.phase = deployment_state_name(state_);
   bool is_known = true;
-  std::size_t rank = 0;  // of all
   for (const Cohort& cohort : cohorts_) {
+    const std::vector<Bytes>& planned = cohort.plan().weight_bytes;
+    auto rank = static_cast<std::size_t>(cohort.index() * cohort.plan().tp);
     for (const Worker& worker : cohort.workers()) {
       // What a rank says itself counts; before that, what was planned for it.
       Bytes total = worker.bytes_total;
-      if (total == 0 && rank < plan_.weight_bytes.size()) total = plan_.weight_bytes[rank];
+      if (total == 0 && rank < planned.size()) total = planned[rank];
       sum.done += worker.bytes_done;
       sum.total += total;
       is_known = is_known && total > 0;
@@ -132,15 +139,16 @@ std::optional<ChildId> Deployment::hello(const std::string& peer, const Hello& h
     if (!router_.has_process() || router_.pid() != hello.pid) return std::nullopt;
     child = {.kind = ChildId::Kind::router, .incarnation = router_.incarnation()};
   } else {
-    if (hello.replica < 0 || hello.replica >= plan_.dp) return std::nullopt;
-    if (hello.rank < 0 || hello.rank >= plan_.tp) return std::nullopt;
-    const Cohort& cohort = cohorts_[static_cast<std::size_t>(hello.replica)];
-    const Worker& worker = cohort.workers()[static_cast<std::size_t>(hello.rank)];
+    const Cohort* cohort = find_cohort(hello.replica);
+    if (cohort == nullptr || hello.rank < 0 || hello.rank >= std::ssize(cohort->workers())) {
+      return std::nullopt;
+    }
+    const Worker& worker = cohort->workers()[static_cast<std::size_t>(hello.rank)];
     if (!worker.is_alive || worker.pid != hello.pid) return std::nullopt;
     child = {.kind = ChildId::Kind::worker,
              .replica = hello.replica,
              .rank = hello.rank,
-             .incarnation = cohort.incarnation()};
+             .incarnation = cohort->incarnation()};
   }
   // Its predecessors, which can say nothing more, make room.
   std::erase_if(peers_, [&](const auto& known) {
@@ -164,6 +172,9 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
                                        words->pid, words->role == "router" ? "router" : "worker")});
     } else if (child->kind == ChildId::Kind::router) {
       router_.hello(peer, now, out);
+      // The answer to a probe may be lost with its former connection.
+      is_probing_ = false;
+      if (change_) change_->probe = 0;
     } else {
       cohort_of(*child)->hello(peer, *words, now, out);
     }
@@ -204,6 +215,12 @@ void Deployment::tick(TimePoint now, Actions& out) {
 
 // ---- decisions ----
 
+// One that has not proved itself after a change is ready for probes only.
+bool Deployment::is_ready(const Cohort& cohort) const {
+  return cohort.state() == CohortState::ready &&
+         !(change_ && change_->unproved.contains(cohort.replica()));
+}
+
 bool Deployment::all_ready() const {
   return std::all_of(cohorts_.begin(), cohorts_.end(),
                      [](const Cohort& c) { return c.state() == CohortState::ready; });
@@ -224,14 +241,14 @@ void Deployment::note_faults(TimePoint now) {
 void Deployment::settle(TimePoint now, Actions& out) {
   note_faults(now);
   if (stop_phase_ != StopPhase::none) return settle_stop(now, out);
+  step_change(now, out);
   if (check_failed(now, out)) return;
   restart_due(now, out);
   if (commit_loaded(now, out)) return;
   compare_ready(out);
 
-  const bool any_ready = std::any_of(cohorts_.begin(), cohorts_.end(), [](const Cohort& c) {
-    return c.state() == CohortState::ready;
-  });
+  const bool any_ready = std::any_of(cohorts_.begin(), cohorts_.end(),
+                                     [this](const Cohort& c) { return is_ready(c); });
   const bool is_up =
       router_.state() == RouterState::listening && (has_served_ ? any_ready : all_ready());
   if (!is_up) {
@@ -249,7 +266,7 @@ void Deployment::settle(TimePoint now, Actions& out) {
     has_served_ = true;
   }
   publish(out);
-  if (is_up && !is_proved_) probe(now, out);
+  if (is_up && !is_proved_ && !is_moving()) probe(now, out);
 }
 
 // Whether something has failed for good that the deployment cannot do without; then it ends here.
@@ -292,6 +309,7 @@ void Deployment::probe(TimePoint now, Actions& out) {
 }
 
 void Deployment::probe_result(const ProbeResult& result, TimePoint now, Actions& out) {
+  if (proof_result(result, now)) return;
   if (!is_probing_ || result.sequence != probe_sequence_) return;
   is_probing_ = false;
   if (result.ok) {
@@ -325,15 +343,17 @@ void Deployment::publish(Actions& out) {
   }
   std::string content = table.deployment_state + table.reason;
   for (const Cohort& cohort : cohorts_) {
-    const bool is_ready = cohort.state() == CohortState::ready;
+    const bool is_there =
+        cohort.state() == CohortState::ready || cohort.state() == CohortState::draining;
+    const bool is_unproved = cohort.state() == CohortState::ready && !is_ready(cohort);
     table.replicas.push_back({.replica = cohort.replica(),
-                              .state = cohort_state_name(cohort.state()),
-                              .endpoint = is_ready ? cohort.endpoint() : "",
+                              .state = is_unproved ? "proving" : cohort_state_name(cohort.state()),
+                              .endpoint = is_there ? cohort.endpoint() : "",
                               .incarnation = cohort.incarnation(),
                               .ended_incarnation = cohort.ended_incarnation(),
                               .ended_by_fault = cohort.ended_by_fault()});
-    content += fmt::format(" {} {} {}", table.replicas.back().state, cohort.incarnation(),
-                           cohort.ended_incarnation());
+    content += fmt::format(" {} {} {} {}", cohort.replica(), table.replicas.back().state,
+                           cohort.incarnation(), cohort.ended_incarnation());
   }
   if (content == published_ && router_.peer() == published_to_) return;
   published_ = content;
@@ -342,95 +362,11 @@ void Deployment::publish(Actions& out) {
 }
 
 void Deployment::set_live(const OptionSet& options, Json options_json, Actions& out) {
-  plan_.options = options;
-  plan_.options_json = std::move(options_json);
+  plans_.front().plan.options = options;
+  plans_.front().plan.options_json = std::move(options_json);
   const SetLive live = live_settings(options.values);
   for (const Cohort& cohort : cohorts_) cohort.send_all(live, out);
   if (!router_.peer().empty()) out.emplace_back(Send{router_.peer(), live});
-}
-
-// ---- stop ----
-
-void Deployment::signal_all(int signal, TimePoint now, Actions& out) {
-  router_.end(signal, out);
-  signal_workers(signal, now, out);
-}
-
-void Deployment::signal_workers(int signal, TimePoint now, Actions& out) {
-  for (Cohort& cohort : cohorts_) cohort.end(signal, now, out);
-}
-
-void Deployment::fail(Error error, TimePoint now, Actions& out) {
-  failure_ = std::move(error);
-  terminate(now, out);
-}
-
-// Without waiting for requests: whoever waits for one is told by the router, which then leaves.
-void Deployment::terminate(TimePoint now, Actions& out) {
-  state_ = DeploymentState::draining;
-  stop_phase_ = StopPhase::terminated;
-  stop_at_ = now + kTerminateTime;
-  if (router_.state() == RouterState::listening) {
-    publish(out);
-    router_.drain(milliseconds(0), out);
-    signal_workers(SIGTERM, now, out);
-  } else {
-    signal_all(SIGTERM, now, out);
-  }
-  settle_stop(now, out);
-}
-
-void Deployment::stop(TimePoint now, Actions& out) {
-  if (stop_phase_ != StopPhase::none) return;
-  const milliseconds timeout = plan_.options.values.shutdown_timeout;
-  if (!has_served_ || timeout.count() == 0) return terminate(now, out);
-  state_ = DeploymentState::draining;
-  stop_phase_ = StopPhase::router;
-  stop_at_ = now + timeout;
-  publish(out);
-  router_.drain(timeout, out);
-  settle_stop(now, out);
-}
-
-void Deployment::kill(TimePoint now, Actions& out) {
-  if (!has_processes()) return;
-  state_ = DeploymentState::draining;
-  stop_phase_ = StopPhase::killed;
-  stop_at_ = now + kTerminateTime;
-  signal_all(SIGKILL, now, out);
-}
-
-void Deployment::settle_stop(TimePoint now, Actions& out) {
-  if (stop_phase_ == StopPhase::router && router_.has_process()) {
-    // The router still has requests to finish, and those of a replica that dies now go on in its
-    // next start, which needs its KV committed like any other.
-    restart_due(now, out);
-    (void)commit_loaded(now, out);  // it has served, so that nothing ends the deployment here
-    publish(out);
-  }
-  if (stop_phase_ == StopPhase::router && !router_.has_process()) {
-    stop_phase_ = StopPhase::workers;
-    stop_at_ = std::min(stop_at_, now + kLeaveTime);
-    for (Cohort& cohort : cohorts_) {
-      cohort.drain(milliseconds(milliseconds_until(stop_at_, now)), now, out);
-    }
-  }
-  if (!has_processes()) {
-    // Whatever waits for its next start gets its final state.
-    signal_all(SIGTERM, now, out);
-    state_ = failure_ ? DeploymentState::failed : DeploymentState::stopped;
-    return;
-  }
-  if (now < stop_at_) return;
-  stop_at_ = now + kTerminateTime;
-  const bool was_orderly = stop_phase_ == StopPhase::router || stop_phase_ == StopPhase::workers;
-  if (was_orderly) {
-    out.emplace_back(
-        Log{LogLevel::warning,
-            "processes that have not left in time are terminated (--shutdown-timeout)"});
-  }
-  stop_phase_ = was_orderly ? StopPhase::terminated : StopPhase::killed;
-  signal_all(was_orderly ? SIGTERM : SIGKILL, now, out);
 }
 
 std::optional<TimePoint> Deployment::next_deadline() const {
@@ -444,6 +380,10 @@ std::optional<TimePoint> Deployment::next_deadline() const {
     if (!is_restart || is_wanted) consider(cohort.next_deadline());
   }
   consider(router_.next_deadline());
+  if (is_moving() && stop_phase_ == StopPhase::none) {
+    if (change_->phase == MovePhase::leaving) consider(change_->leave_by);
+    if (change_->probe != 0 || change_->probes_failed > 0) consider(change_->probe_at);
+  }
   if (stop_phase_ != StopPhase::none) {
     if (has_processes()) consider(stop_at_);
   } else if (is_probing_ || (probes_failed_ > 0 && !is_proved_)) {

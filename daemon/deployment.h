@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 
 #include "daemon/cohort.h"
 #include "daemon/events.h"
+#include "daemon/reconfigure.h"
 #include "daemon/router_child.h"
 #include "daemon/strangers.h"
 #include "shared/memory/reconcile.h"
@@ -56,17 +58,37 @@ class Deployment {
   void tick(TimePoint now, Actions& out);
 
   // In order: the router finishes its requests, then the workers leave, within shutdown_timeout.
-  void stop(TimePoint now, Actions& out);
+  // Where another deployment follows on the same socket, nobody is refused.
+  struct StopHow {
+    bool is_followed = false;
+  };
+  void stop(StopHow how, TimePoint now, Actions& out);
   void kill(TimePoint now, Actions& out);  // at once
   void set_live(const OptionSet& options, Json options_json, Actions& out);
 
+  // Replicas of that plan take the place of those that are there, while the router stays, by one of
+  // the paths beside, rolling and hold; each proves itself with a token before it gets requests.
+  // One that fails brings back what was there. REQUIRES: has_served(), and no change is under way.
+  void change(LaunchPlan next, ChangePath path, TimePoint now, Actions& out);
+  enum class ChangeState { none, moving, moved, reverting, reverted };
+  ChangeState change_state() const { return change_ ? change_->state : ChangeState::none; }
+  const std::optional<Error>& change_failure() const { return change_->failure; }
+  // It has moved, and is taken back.
+  void revert(Error why, TimePoint now, Actions& out);
+  // It has moved or is reverted: what it left is forgotten.
+  void end_change(Actions& out);
+  // How long nobody would be served on the path hold: what runs, and a start.
+  Duration hold_estimate() const;
+
   DeploymentState state() const { return state_; }
+  bool has_served() const { return has_served_; }
   const std::optional<Error>& failure() const { return failure_; }
   bool has_processes() const;
   // Bytes of weights in memory over all ranks, and to be.
   Progress progress() const;
-  const LaunchPlan& plan() const { return plan_; }
+  const LaunchPlan& plan() const { return plans_.front().plan; }
   const std::vector<Cohort>& cohorts() const { return cohorts_; }
+  const Cohort* find_cohort(std::int64_t replica) const;
   const RouterChild& router() const { return router_; }
   const std::optional<LastFault>& last_fault() const { return last_fault_; }
   // Terms that are not what was planned, beyond their tolerance; of the last ranks that loaded.
@@ -75,13 +97,64 @@ class Deployment {
 
  private:
   enum class StopPhase { none, router, workers, terminated, killed };
+  struct PlanInUse {
+    LaunchPlan plan;
+    std::optional<Blocks> kv_blocks = {};  // of each rank, once its first replicas have committed
+  };
+  // One replica of a plan.
+  struct Seat {
+    std::int64_t replica = 0;
+    std::int64_t index = 0;
+  };
+  // Some leave, others come, before that (`starts_first`) or after it.
+  struct Move {
+    std::vector<Seat> leave;
+    std::vector<Seat> arrive;
+    bool starts_first = false;
+  };
+  enum class MovePhase { begin, leaving, arriving };
+  // deployment_change.cc
+  struct Change {
+    PlanInUse* from = nullptr;  // of those that leave
+    PlanInUse* to = nullptr;
+    std::vector<Move> moves;  // one after the other
+    std::size_t at = 0;
+    MovePhase phase = MovePhase::begin;
+    std::set<std::int64_t> unproved;  // replicas that have not answered a probe yet
+    std::int64_t probe = 0;           // the sequence of one that is under way, 0: none
+    std::int64_t probed = 0;          // by which router
+    std::int64_t probed_replica = 0;
+    int probes_failed = 0;
+    TimePoint probe_at;  // the answer's deadline, or the next try
+    TimePoint leave_by;
+    bool is_killing = false;
+    ChangeState state = ChangeState::moving;
+    std::optional<Error> failure;
+  };
 
   Cohort* cohort_of(const ChildId& child);
+  Cohort* find_cohort(std::int64_t replica);
+  void add_cohort(const Seat& seat, const PlanInUse& plan, int starts_max);
+  bool is_ready(const Cohort& cohort) const;  // for requests
+  bool is_moving() const;
+  std::int64_t free_replica() const;
+  void step_change(TimePoint now, Actions& out);
+  bool step_move(TimePoint now, Actions& out);
+  void begin_leaving(const Move& move, TimePoint now, Actions& out);
+  bool have_left(const Move& move, TimePoint now, Actions& out);
+  void begin_arriving(const Move& move, TimePoint now, Actions& out);
+  bool have_arrived(const Move& move, TimePoint now, Actions& out);
+  std::optional<Error> arrival_failure() const;
+  void begin_revert(Error why);
+  void prove(std::int64_t replica, TimePoint now, Actions& out);
+  bool proof_result(const ProbeResult& result, TimePoint now);
+  void use_router_plan(const PlanInUse& plan, Actions& out);
   std::optional<ChildId> hello(const std::string& peer, const Hello& hello);
   void settle(TimePoint now, Actions& out);
   void settle_stop(TimePoint now, Actions& out);
   bool check_failed(TimePoint now, Actions& out);
   bool commit_loaded(TimePoint now, Actions& out);
+  bool commit_loaded(PlanInUse& use, TimePoint now, Actions& out);
   void compare_ready(Actions& out);
   void report(std::vector<Drift> drifts, Actions& out);
   void restart_due(TimePoint now, Actions& out);
@@ -95,7 +168,7 @@ class Deployment {
   bool all_ready() const;
   void publish(Actions& out);
 
-  LaunchPlan plan_;
+  std::list<PlanInUse> plans_;  // the first is in operation; a second one while it changes
   Setup setup_;
   std::int64_t& incarnations_;
   Strangers& strangers_;
@@ -112,10 +185,11 @@ class Deployment {
   TimePoint probe_at_;      // the answer's deadline, or the next try
   StopPhase stop_phase_ = StopPhase::none;
   TimePoint stop_at_;  // when the present phase of stopping ends
+  bool is_followed_ = false;
+  std::optional<Change> change_;
   std::string published_;
   std::string published_to_;
   std::optional<LastFault> last_fault_;
-  std::optional<Blocks> kv_blocks_;  // of each rank, once the first launch has committed
   std::vector<Drift> drifts_;
   std::set<std::string> drifts_said_;
   std::map<std::int64_t, std::int64_t> compared_;  // by replica: the incarnation that was ready

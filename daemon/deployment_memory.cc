@@ -17,7 +17,7 @@ void add_measured(const Cohort& cohort, std::vector<RankMeasured>& ranks) {
   for (std::size_t rank = 0; rank < cohort.workers().size(); ++rank) {
     const std::optional<Measured>& measured = cohort.workers()[rank].measured;
     if (!measured) continue;
-    ranks.push_back({cohort.replica(), static_cast<std::int64_t>(rank), *measured});
+    ranks.push_back({cohort.index(), static_cast<std::int64_t>(rank), *measured});
   }
 }
 
@@ -27,27 +27,37 @@ void add_measured(const Cohort& cohort, std::vector<RankMeasured>& ranks) {
 // replicas have loaded, so that all get the same; a replica that starts again gets no more than the
 // others. Whether the deployment ends here.
 bool Deployment::commit_loaded(TimePoint now, Actions& out) {
-  const auto awaits = [](const Cohort& cohort) { return cohort.awaits_commit(); };
-  if (std::none_of(cohorts_.begin(), cohorts_.end(), awaits)) return false;
-  if (!kv_blocks_ && !std::all_of(cohorts_.begin(), cohorts_.end(), awaits)) return false;
-  std::vector<RankMeasured> ranks;
-  for (const Cohort& cohort : cohorts_) {
-    if (cohort.awaits_commit()) add_measured(cohort, ranks);
+  for (PlanInUse& use : plans_) {
+    if (commit_loaded(use, now, out)) return true;
   }
-  Reconciled result = reconcile(plan_.memory, ranks, kv_blocks_.value_or(plan_.kv_blocks));
+  return false;
+}
+
+bool Deployment::commit_loaded(PlanInUse& use, TimePoint now, Actions& out) {
+  std::vector<Cohort*> waiting;
+  std::vector<RankMeasured> ranks;
+  bool are_all = true;
+  for (Cohort& cohort : cohorts_) {
+    if (&cohort.plan() != &use.plan) continue;
+    are_all = are_all && cohort.awaits_commit();
+    if (!cohort.awaits_commit()) continue;
+    waiting.push_back(&cohort);
+    add_measured(cohort, ranks);
+  }
+  if (waiting.empty() || (!use.kv_blocks && !are_all)) return false;
+  Reconciled result = reconcile(use.plan.memory, ranks, use.kv_blocks.value_or(use.plan.kv_blocks));
   report(std::move(result.drifts), out);
   if (result.refusal && !has_served_) {
     fail(*result.refusal, now, out);
     return true;
   }
   if (result.shrunk) out.emplace_back(Log{LogLevel::warning, *result.shrunk});
-  if (!kv_blocks_ && !result.refusal) kv_blocks_ = result.kv_blocks;
-  for (Cohort& cohort : cohorts_) {
-    if (!cohort.awaits_commit()) continue;
+  if (!use.kv_blocks && !result.refusal) use.kv_blocks = result.kv_blocks;
+  for (Cohort* cohort : waiting) {
     if (result.refusal) {
-      cohort.refuse(*result.refusal, now, out);
+      cohort->refuse(*result.refusal, now, out);
     } else {
-      cohort.commit(result.kv_blocks, now, out);
+      cohort->commit(result.kv_blocks, now, out);
     }
   }
   return false;
@@ -61,15 +71,19 @@ void Deployment::compare_ready(Actions& out) {
     if (std::exchange(compared, cohort.incarnation()) == cohort.incarnation()) continue;
     std::vector<RankMeasured> ranks;
     add_measured(cohort, ranks);
-    report(reconcile(plan_.memory, ranks, cohort.kv_blocks()).drifts, out);
+    report(reconcile(cohort.plan().memory, ranks, cohort.kv_blocks()).drifts, out);
   }
 }
 
 void Deployment::report(std::vector<Drift> drifts, Actions& out) {
   for (const Drift& drift : drifts) {
-    const std::string line = drift_line(drift);
-    if (drifts_said_.size() >= kDriftsSaidMax || !drifts_said_.insert(line).second) continue;
-    out.emplace_back(Log{LogLevel::warning, "drift of " + line});
+    // A rank that starts again measures the same once more, in slightly other numbers.
+    bool is_news = false;
+    for (const std::string& rank : drift.ranks) {
+      if (drifts_said_.size() >= kDriftsSaidMax) break;
+      is_news = drifts_said_.insert(drift.term + " " + rank).second || is_news;
+    }
+    if (is_news) out.emplace_back(Log{LogLevel::warning, "drift of " + drift_line(drift)});
   }
   if (!drifts.empty()) drifts_ = std::move(drifts);
 }

@@ -136,6 +136,8 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   launch.options_json = option_set_to_json(options);
   launch.plan_json = memory_plan_to_json(plan);
   launch.memory = plan;
+  // Of devices it is not one sum; there one replica at a time is safe only in its own place.
+  if (machine.devices.empty()) launch.memory_available = available_bytes(machine);
   launch.tp = plan.tp;
   launch.dp = plan.dp;
   launch.kv_blocks = plan.decisions.kv_blocks;

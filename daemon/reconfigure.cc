@@ -1,7 +1,10 @@
 #include "daemon/reconfigure.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "shared/base/units.h"
 #include "shared/options/option_table.h"
 #include "shared/options/option_value.h"
 
@@ -27,10 +30,52 @@ Status read_assignments(const Json& list, ReconfigureRequest& request) {
   return {};
 }
 
+// What of a change a running router cannot take over; empty: nothing.
+std::string router_change(const OptionDiff& diff) {
+  for (const OptionChange& change : diff.changes) {
+    for (const std::string_view name : {"model", "served-model-name", "host", "port"}) {
+      if (change.name == name) return change.name;
+    }
+  }
+  return "";
+}
+
+Bytes replica_bytes(const LaunchPlan& plan, std::int64_t index) {
+  const auto first = static_cast<std::size_t>(index * plan.tp);
+  Bytes sum = 0;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(plan.tp); ++rank) {
+    if (first + rank < plan.rank_bytes.size()) sum += plan.rank_bytes[first + rank];
+  }
+  return sum;
+}
+
+// Why old and new replicas do not fit together at some moment of that path; empty: they do.
+std::string no_room(const LaunchPlan& present, const LaunchPlan& next, ChangePath path) {
+  if (next.memory_available <= 0) {
+    const bool is_in_place =
+        path == ChangePath::rolling && present.tp == next.tp && present.dp == next.dp;
+    return is_in_place ? "" : "how much its devices have for both is not known";
+  }
+  Bytes old = 0;
+  for (std::int64_t i = 0; i < present.dp; ++i) old += replica_bytes(present, i);
+  Bytes fresh = 0;
+  for (std::int64_t i = 0; i < std::max(present.dp, next.dp); ++i) {
+    if (path == ChangePath::rolling) old -= replica_bytes(present, i);
+    fresh += replica_bytes(next, i);
+    if (old + fresh > next.memory_available) {
+      return fmt::format("old and new replicas need {} together for a while, {} are available",
+                         format_bytes(old + fresh), format_bytes(next.memory_available));
+    }
+    if (path == ChangePath::beside) old -= replica_bytes(present, i);
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<ReconfigureRequest> read_reconfigure(const Json& arguments) {
   ReconfigureRequest request;
+  request.path = TRY_CONTEXT(std::string("reconfigure: "), read_path(arguments));
   if (const Json* list = arguments.find("assignments")) {
     TRY(read_assignments(*list, request));
   }
@@ -85,13 +130,48 @@ Result<OptionSet> next_options(const OptionSet& present, const OptionSet& given,
 }
 
 const char* change_path_name(ChangePath path) {
-  static constexpr const char* kNames[] = {"none", "live", "restart"};
+  static constexpr const char* kNames[] = {"none", "live", "beside", "rolling", "hold", "restart"};
   return kNames[static_cast<std::size_t>(path)];
 }
 
-ChangePath change_path(const OptionDiff& diff) {
-  if (diff.changes.empty()) return ChangePath::none;
-  return diff.strongest == Effect::live ? ChangePath::live : ChangePath::restart;
+Result<std::optional<ChangePath>> read_path(const Json& arguments) {
+  const Json* path = arguments.find("path");
+  if (path == nullptr || (path->is_string() && path->as_string() == "auto")) {
+    return std::optional<ChangePath>();
+  }
+  for (const ChangePath one :
+       {ChangePath::beside, ChangePath::rolling, ChangePath::hold, ChangePath::restart}) {
+    if (path->is_string() && path->as_string() == change_path_name(one)) {
+      return std::optional<ChangePath>(one);
+    }
+  }
+  return invalid("path must be auto, beside, rolling, hold or restart");
+}
+
+Result<ChangePath> choose_path(const PathInput& input) {
+  if (input.diff.changes.empty() && input.next == nullptr) return ChangePath::none;
+  const bool is_live = !input.diff.changes.empty() && input.diff.strongest == Effect::live;
+  if (is_live && !input.wanted) return ChangePath::live;
+  if (input.present == nullptr || input.next == nullptr) return ChangePath::restart;
+  const auto refuse = [&](const std::string& why) {
+    return invalid(fmt::format("the path {} does not do for this change: {}",
+                               change_path_name(*input.wanted), why));
+  };
+  const std::string router = router_change(input.diff);
+  const std::string beside = no_room(*input.present, *input.next, ChangePath::beside);
+  std::string rolling = no_room(*input.present, *input.next, ChangePath::rolling);
+  if (rolling.empty() && input.present->dp < 2) rolling = "there is only one replica";
+  if (input.wanted) {
+    const ChangePath wanted = *input.wanted;
+    if (wanted == ChangePath::restart) return wanted;
+    if (!router.empty()) return refuse("the router has to start again with another " + router);
+    if (wanted == ChangePath::beside && !beside.empty()) return refuse(beside);
+    if (wanted == ChangePath::rolling && !rolling.empty()) return refuse(rolling);
+    return wanted;
+  }
+  if (!router.empty()) return ChangePath::restart;
+  if (beside.empty()) return ChangePath::beside;
+  return rolling.empty() ? ChangePath::rolling : ChangePath::hold;
 }
 
 Json changes_to_json(const OptionDiff& diff) {

@@ -61,11 +61,20 @@ void RouterChild::hello(const std::string& peer, TimePoint now, Actions& out) {
   peer_ = peer;
   last_sign_ = now;
   if (state_ != RouterState::starting) return;
+  out.emplace_back(Send{peer, setup_message()});
+}
+
+Message RouterChild::setup_message() const {
   const LaunchPlan& plan = *setup_.plan;
-  out.emplace_back(Send{peer, RouterSetup{.options = plan.options_json,
-                                          .model_path = plan.options.values.model,
-                                          .served_model_name = plan.served_model_name,
-                                          .context_length = plan.context_length}});
+  return RouterSetup{.options = plan.options_json,
+                     .model_path = plan.options.values.model,
+                     .served_model_name = plan.served_model_name,
+                     .context_length = plan.context_length};
+}
+
+void RouterChild::use_plan(const LaunchPlan& plan, Actions& out) {
+  setup_.plan = &plan;
+  if (is_alive_ && !peer_.empty()) out.emplace_back(Send{peer_, setup_message()});
 }
 
 void RouterChild::said(const Message& message, TimePoint now, Actions& out) {
@@ -130,7 +139,7 @@ std::optional<RootCause> RouterChild::take_cause() {
   return last_cause_;
 }
 
-void RouterChild::drain(milliseconds deadline, Actions& out) {
+void RouterChild::drain(DrainHow how, Actions& out) {
   is_ended_ = true;
   if (!is_alive_) {
     state_ = RouterState::idle;
@@ -140,7 +149,7 @@ void RouterChild::drain(milliseconds deadline, Actions& out) {
   if (peer_.empty()) {
     kill(SIGTERM, out);
   } else {
-    out.emplace_back(Send{peer_, Drain{deadline.count()}});
+    out.emplace_back(Send{peer_, Drain{how.deadline.count(), how.is_followed}});
   }
 }
 

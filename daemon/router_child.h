@@ -31,7 +31,13 @@ class RouterChild {
   void said(const Message& message, TimePoint now, Actions& out);
   void tick(TimePoint now, Actions& out);
 
-  void drain(milliseconds deadline, Actions& out);
+  struct DrainHow {
+    milliseconds deadline{0};
+    bool is_followed = false;  // by another router on the same socket
+  };
+  void drain(DrainHow how, Actions& out);
+  // Its limits are those of that plan, which outlives it.
+  void use_plan(const LaunchPlan& plan, Actions& out);
   void end(int signal, Actions& out);  // for good: no restart
   // It hangs, by somebody's finding: killed and started again.
   void condemn(const Error& verdict, TimePoint now, Actions& out);
@@ -49,6 +55,7 @@ class RouterChild {
   std::optional<TimePoint> next_deadline() const;
 
  private:
+  Message setup_message() const;
   void kill(int signal, Actions& out);
   void buried(TimePoint now, Actions& out);
 

@@ -24,10 +24,11 @@ Json rank_json(const Worker& worker, std::int64_t rank, Bytes planned, std::int6
   return json;
 }
 
-Json replica_json(const Cohort& cohort, const LaunchPlan& plan, TimePoint now) {
+Json replica_json(const Cohort& cohort, TimePoint now) {
+  const LaunchPlan& plan = cohort.plan();
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < cohort.workers().size(); ++rank) {
-    const auto index = static_cast<std::size_t>(cohort.replica() * plan.tp) + rank;
+    const auto index = static_cast<std::size_t>(cohort.index() * plan.tp) + rank;
     const Bytes planned = index < plan.rank_bytes.size() ? plan.rank_bytes[index] : 0;
     Json json = rank_json(cohort.workers()[rank], static_cast<std::int64_t>(rank), planned,
                           cohort.restarts());
@@ -124,7 +125,7 @@ Json status_json(const Supervisor& supervisor, TimePoint now) {
     json.set("model", plan.served_model_name);
     json.set("context_length", plan.context_length);
     for (const Cohort& cohort : deployment->cohorts()) {
-      replicas.push(replica_json(cohort, plan, now));
+      replicas.push(replica_json(cohort, now));
     }
     const Progress progress = deployment->progress();
     json.set("progress", Json::object({{"done", progress.done}, {"total", progress.total}}));

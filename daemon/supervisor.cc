@@ -23,8 +23,6 @@ constexpr Duration kRestartProgressEvery = seconds(10);
 // A reconfiguration has something to go back to, so its new generation gets no second try.
 constexpr int kStartsMax = 5;
 constexpr int kStartsMaxWithPrevious = 1;
-// A fault of a new generation in its first seconds takes it back.
-constexpr Duration kWatchTime = seconds(2);
 
 std::string listener_name(const Options& options) {
   return fmt::format("{}:{}", options.host, options.port);
@@ -122,15 +120,15 @@ void Supervisor::on(const Planned& event, TimePoint now) {
     return target_failed(error, now);
   }
   operation_.plan = *event.plan;
+  operation_.plan_again_at.reset();
+  if (!is_running()) return operation_.is_dry_run ? finish_dry_run() : launch(now);
+  const Result<ChangePath> path = path_of_change();
+  if (!path) return finish(exit_code(path.error().code), path.error().message);
+  operation_.path = *path;
   if (operation_.is_dry_run) return finish_dry_run();
-  if (is_running()) {
-    operation_.paused_at = now;
-    log(LogLevel::info,
-        fmt::format("{}: the running requests are finished first", operation_name()));
-    begin_stop(now);
-  } else {
-    launch(now);
-  }
+  if (operation_.path != ChangePath::restart) return begin_change(now);
+  log(LogLevel::info, fmt::format("{}: the running requests are finished first", operation_name()));
+  begin_stop({.is_followed = true}, now);
 }
 
 // Memory that is being given back is worth waiting for; who holds it is said at once.
@@ -246,7 +244,7 @@ void Supervisor::on(const StopSignal&, TimePoint now) {
   out_.emplace_back(Notify{.is_stopping = true,
                            .status = "stopping",
                            .extend = options_.values.shutdown_timeout + kStopMargin});
-  begin_stop(now);
+  begin_stop({}, now);
 }
 
 void Supervisor::on(const ChildDying& event, TimePoint now) {
@@ -266,8 +264,8 @@ void Supervisor::on(const Tick& event, TimePoint now) {
 
 // ---- what follows from the deployment's state ----
 
-void Supervisor::begin_stop(TimePoint now) {
-  if (deployment_) deployment_->stop(now, out_);
+void Supervisor::begin_stop(Deployment::StopHow how, TimePoint now) {
+  if (deployment_) deployment_->stop(how, now, out_);
 }
 
 void Supervisor::settle(TimePoint now) {
@@ -275,8 +273,13 @@ void Supervisor::settle(TimePoint now) {
   report(now);
   if (deployment_) {
     const DeploymentState state = deployment_->state();
-    if (state == DeploymentState::serving && operation_.is_launched) watch_target(now);
-    if (state != DeploymentState::serving && operation_.commit_at) watch_target(now);
+    note_pause(now);
+    if (operation_.is_in_place) {
+      watch_change(now);
+    } else {
+      if (state == DeploymentState::serving && operation_.is_launched) watch_target(now);
+      if (state != DeploymentState::serving && operation_.commit_at) watch_target(now);
+    }
     if (state == DeploymentState::stopped || state == DeploymentState::failed) {
       deployment_gone(now);
     }
@@ -342,6 +345,7 @@ void Supervisor::target_failed(const Error& error, TimePoint now) {
     operation_.plan = operation_.previous->plan;
     operation_.commit_at.reset();
     operation_.given.reset();
+    operation_.is_in_place = false;
     return launch(now);
   }
   failure_ = error;
@@ -355,6 +359,13 @@ void Supervisor::target_failed(const Error& error, TimePoint now) {
                           operation_.failure->message, message);
   }
   for (const std::string_view line : split(message, '\n')) log(LogLevel::error, std::string(line));
+  if (operation_.kind == OperationKind::start && operation_.based_on != 0 && ends_daemon) {
+    log(LogLevel::error,
+        fmt::format("these are the options of generation {}, which was in operation when the last "
+                    "plimsolld ended; another configuration takes their place, and so does one "
+                    "without {}/committed.json",
+                    operation_.based_on, setup_.state));
+  }
   finish(exit_code(error.code), message);
   if (ends_daemon) return exit(exit_code(error.code));
   report(now);
@@ -376,28 +387,44 @@ void Supervisor::watch_target(TimePoint now) {
     operation_.verdict =
         unavailable(fmt::format("it failed within {:.0f} s of serving: {}", to_seconds(kWatchTime),
                                 fault ? fault->message : deployment_state_name(state())));
-    return begin_stop(now);
+    return begin_stop({.is_followed = true}, now);
   }
   if (now >= *operation_.commit_at) target_serves(now);
 }
 
 void Supervisor::target_serves(TimePoint now) {
-  if (!operation_.commit_at) serving_since_ = now;
+  if (!operation_.commit_at && !operation_.is_in_place) serving_since_ = now;
   record_serving(serving_since_);
   commit();
   Json result = operation_.result.is_null() ? Json::object() : operation_.result;
   result.set("url", url_).set("generation", generation_);
-  if (operation_.paused_at) {
-    result.set("pause_s", to_seconds(serving_since_ - *operation_.paused_at));
+  if (operation_.kind != OperationKind::start) {
+    result.set("pause_s", to_seconds(operation_.pause.value_or(Duration(0))));
+    result.set("path", change_path_name(operation_.path));
   }
   if (operation_.failure) {
     const Error& failure = *operation_.failure;
+    const bool is_restart = operation_.kind == OperationKind::restart;
     return finish(exit_code(failure.code),
-                  fmt::format("the new options failed: {}; generation {} serves again",
-                              failure.message, generation_),
+                  fmt::format("{} failed: {}; generation {} serves {}",
+                              is_restart ? "the restart" : "the new options", failure.message,
+                              generation_, operation_.is_in_place ? "on" : "again"),
                   result);
   }
   finish(0, "serving at " + url_, result);
+}
+
+// How long nothing served, from the first such moment to the last.
+void Supervisor::note_pause(TimePoint now) {
+  const bool is_change =
+      operation_.kind == OperationKind::reconfigure || operation_.kind == OperationKind::restart;
+  if (!is_change || !operation_.plan) return;
+  const bool is_serving = deployment_->state() == DeploymentState::serving;
+  if (!is_serving && !operation_.paused_at) operation_.paused_at = now;
+  if (!is_serving) operation_.pause.reset();
+  if (is_serving && operation_.paused_at && !operation_.pause) {
+    operation_.pause = now - *operation_.paused_at;
+  }
 }
 
 // Ends the operation with a Reply to all who wait for it.

@@ -20,6 +20,9 @@
 
 namespace plimsoll {
 
+// A fault of a new generation in its first seconds takes it back.
+constexpr Duration kWatchTime = seconds(2);
+
 class Supervisor {
  public:
   struct Setup {
@@ -69,9 +72,12 @@ class Supervisor {
     std::vector<std::string> waiting;  // peers that get the Reply
     OptionSet target;
     std::string cause;  // for the record: "start", "rollback to 3"
+    std::optional<ChangePath> wanted_path;
+    ChangePath path = ChangePath::restart;
+    bool is_in_place = false;  // the deployment changes, and is not replaced
     std::int64_t based_on = 0;
     std::optional<LaunchPlan> plan;  // of the target
-    std::optional<Previous> previous;
+    std::optional<Previous> previous = {};
     std::optional<Error> failure;        // of the target, while the previous one is started again
     std::optional<OptionSet> given;      // what a next daemon is given, once this is in operation
     Json result;                         // of the Reply, as far as it is known
@@ -79,6 +85,7 @@ class Supervisor {
     std::optional<TimePoint> commit_at;  // the target serves and is watched until then
     std::optional<Error> verdict;        // why what serves is taken back
     std::optional<TimePoint> paused_at;  // since then nothing serves
+    std::optional<Duration> pause;       // how long that was
     bool is_launched = false;            // what ends now is the target, no longer what ran before
     bool ends_daemon = false;
     int exit_code = 0;
@@ -105,10 +112,16 @@ class Supervisor {
   void command(const std::string& peer, const Command& command, TimePoint now);
   void start_command(const std::string& peer, const Json& arguments, TimePoint now);
   void stop_command(const std::string& peer, const Json& arguments, TimePoint now);
-  void restart_command(const std::string& peer, TimePoint now);
+  void restart_command(const std::string& peer, const Json& arguments, TimePoint now);
   void reconfigure_command(const std::string& peer, const Json& arguments, TimePoint now);
   void apply_live(const std::string& peer, OptionSet next, const ReconfigureRequest& request,
                   Json result, TimePoint now);
+  Result<ChangePath> path_of_change() const;
+  Duration predicted_pause(ChangePath path) const;
+  void begin_change(TimePoint now);
+  void watch_change(TimePoint now);
+  void change_failed(TimePoint now);
+  void note_pause(TimePoint now);
   void finish_dry_run();
   bool refuse_while_busy(const std::string& peer, const char* verb);
   void reply(const std::string& peer, std::int64_t code, std::string message, Json result = {});
@@ -133,7 +146,7 @@ class Supervisor {
   Operation& begin_operation(OperationKind kind, TimePoint now);
   void launch(TimePoint now);
   void create_deployment(TimePoint now);
-  void begin_stop(TimePoint now);
+  void begin_stop(Deployment::StopHow how, TimePoint now);
   void report_loading(TimePoint now);
   void settle(TimePoint now);
   void deployment_gone(TimePoint now);

@@ -14,8 +14,6 @@ constexpr std::int64_t kUsage = 2;
 constexpr std::int64_t kNotRunning = 4;
 constexpr std::size_t kWaitingMax = 64;
 
-std::string seconds_text(double seconds) { return fmt::format("{:.1f} s", seconds); }
-
 }  // namespace
 
 void Supervisor::reply(const std::string& peer, std::int64_t code, std::string message,
@@ -52,7 +50,7 @@ void Supervisor::command(const std::string& peer, const Command& command, TimePo
   } else if (verb == "stop") {
     stop_command(peer, command.arguments, now);
   } else if (verb == "restart") {
-    restart_command(peer, now);
+    restart_command(peer, command.arguments, now);
   } else if (verb == "reconfigure") {
     reconfigure_command(peer, command.arguments, now);
   } else {
@@ -112,17 +110,20 @@ void Supervisor::stop_command(const std::string& peer, const Json& arguments, Ti
   operation.waiting = {peer};
   operation.ends_daemon = ends_daemon;
   uncommit();
-  begin_stop(now);
+  begin_stop({}, now);
 }
 
-void Supervisor::restart_command(const std::string& peer, TimePoint now) {
+void Supervisor::restart_command(const std::string& peer, const Json& arguments, TimePoint now) {
   if (refuse_while_busy(peer, "restart")) return;
+  const Result<std::optional<ChangePath>> path = read_path(arguments);
+  if (!path) return reply(peer, kUsage, "restart: " + path.error().message);
   if (options_.values.model.empty()) {
     return reply(peer, kNotRunning, "no deployment runs, and there are no options to start one");
   }
   Operation& operation = begin_operation(OperationKind::restart, now);
   operation.waiting = {peer};
   operation.target = options_;
+  operation.wanted_path = *path;
   out_.emplace_back(MakePlan{options_});
 }
 
@@ -141,8 +142,10 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
   Result<OptionSet> next = next_options(options_, setup_.options, *request);
   if (!next) return reply_error(peer, next.error());
   const OptionDiff diff = diff_options(options_.values, next->values);
+  const Result<ChangePath> path = choose_path({.diff = diff, .wanted = request->path});
+  if (!path) return reply_error(peer, path.error());
   Json result = Json::object({{"changes", changes_to_json(diff)},
-                              {"path", change_path_name(change_path(diff))},
+                              {"path", change_path_name(*path)},
                               {"generation", generation_},
                               {"dry_run", request->is_dry_run}});
   if (diff.changes.empty()) return reply(peer, 0, "nothing changes", std::move(result));
@@ -164,20 +167,19 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
     return reply(peer, 0, "no deployment runs; the next start takes the new options",
                  std::move(result));
   }
-  if (diff.strongest == Effect::live) {
+  if (*path == ChangePath::live) {
     result.set("predicted_pause_s", 0.0);
     if (request->is_dry_run) {
       return reply(peer, 0, "it would be applied in place, without a pause", std::move(result));
     }
     return apply_live(peer, std::move(*next), *request, std::move(result), now);
   }
-  // What it took last time; requests that run are finished before it.
-  result.set("predicted_pause_s", record_.started_in_s);
   Operation& operation = begin_operation(OperationKind::reconfigure, now);
   operation.waiting = {peer};
   operation.target = *next;
   operation.cause = request->cause;
   operation.is_dry_run = request->is_dry_run;
+  operation.wanted_path = request->path;
   if (request->file) operation.given = with_file(setup_.options, *request->file);
   operation.previous = Previous{options_, deployment_->plan(), generation_, record_};
   operation.result = std::move(result);
@@ -197,19 +199,6 @@ void Supervisor::apply_live(const std::string& peer, OptionSet next,
   out_.emplace_back(SaveState{});
   result.set("url", url_).set("generation", generation_);
   reply(peer, 0, "applied in place", std::move(result));
-}
-
-// The plan of a change that is only asked about; nothing was touched.
-void Supervisor::finish_dry_run() {
-  const LaunchPlan& plan = *operation_.plan;
-  Json result = operation_.result;
-  result.set("plan", plan.plan_json);
-  const double pause = operation_.previous->record.started_in_s;
-  finish(0,
-         fmt::format("it fits; the deployment would start again: running requests are finished, "
-                     "new ones wait about {}",
-                     seconds_text(pause)),
-         std::move(result));
 }
 
 }  // namespace plimsoll

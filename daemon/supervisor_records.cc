@@ -83,7 +83,9 @@ void Supervisor::record_serving(TimePoint now) {
   record_.outcome = Outcome::serving;
   record_.known_good = true;
   record_.measured = measured_of(*deployment_);
-  record_.started_in_s = to_seconds(now - launched_at_);
+  // A deployment that changed while it served has not been launched again.
+  record_.started_in_s = operation_.is_in_place ? operation_.previous->record.started_in_s
+                                                : to_seconds(now - launched_at_);
   write_record();
 }
 

@@ -93,6 +93,18 @@ TEST_F(DeploymentTest, AHelloWithAnothersPidIsRefusedAndAPeerIsWarnedAboutOnce) 
   EXPECT_EQ(deployment_.cohorts()[1].workers()[0].peer, "");
 }
 
+TEST_F(DeploymentTest, WhoLostItsConnectionSaysHelloAgainAndGoesOn) {
+  start();
+  hello("a", "worker", 0, 11);
+  deployment_.said("a", Progress{"loading", 5, 10}, kStart, out_);
+  out_.clear();
+  hello("b", "worker", 0, 11);
+  EXPECT_TRUE(out_.empty()) << "it has its Load";
+  deployment_.said("b", Loaded{}, kStart, out_);
+  EXPECT_TRUE(deployment_.cohorts()[0].workers()[0].is_loaded);
+  EXPECT_EQ(deployment_.cohorts()[0].workers()[0].peer, "b");
+}
+
 TEST_F(DeploymentTest, WhatALateMessageOfAFormerLifeSaysIsDropped) {
   start();
   hello("a", "worker", 0, 11);
@@ -105,7 +117,7 @@ TEST_F(DeploymentTest, WhatALateMessageOfAFormerLifeSaysIsDropped) {
 
 TEST_F(DeploymentTest, StoppedBeforeItHasServedItIsGoneWithItsProcesses) {
   start();
-  deployment_.stop(kStart, out_);
+  deployment_.stop({}, kStart, out_);
   EXPECT_EQ(deployment_.state(), DeploymentState::draining);
   deployment_.child_exited(worker(0), {true, 15}, kStart, out_);
   deployment_.child_exited(worker(1), {true, 15}, kStart, out_);

@@ -89,7 +89,10 @@ TEST(Reconfigure, AnEarlierGenerationIsTakenWholeButForTheFolders) {
 }
 
 TEST(Reconfigure, ThePathFollowsFromTheStrongestEffect) {
-  const auto path = [](const Options& after) { return change_path(diff_options({}, after)); };
+  const auto path = [](const Options& after) {
+    const OptionDiff diff = diff_options({}, after);
+    return *choose_path({.diff = diff});
+  };
   Options after;
   EXPECT_EQ(path(after), ChangePath::none);
   after.log_level = "debug";
@@ -100,6 +103,79 @@ TEST(Reconfigure, ThePathFollowsFromTheStrongestEffect) {
   ASSERT_EQ(changes.as_array().size(), 2U);
   EXPECT_EQ(changes.as_array()[0].find("name")->as_string(), "threads");
   EXPECT_EQ(changes.as_array()[1].find("effect")->as_string(), "live");
+}
+
+class ReconfigurePath : public ::testing::Test {
+ protected:
+  ReconfigurePath() {
+    present_.dp = next_.dp = 2;
+    present_.rank_bytes = next_.rank_bytes = {kGiB, kGiB};
+    after_.threads = 3;
+  }
+  std::string path(std::optional<ChangePath> wanted = {}) {
+    const OptionDiff diff = diff_options({}, after_);
+    const auto chosen =
+        choose_path({.diff = diff, .present = &present_, .next = &next_, .wanted = wanted});
+    return chosen ? change_path_name(*chosen) : chosen.error().message;
+  }
+  Options after_;
+  LaunchPlan present_;
+  LaunchPlan next_;
+};
+
+TEST_F(ReconfigurePath, IsBesideWhereOneMoreReplicaFits) {
+  next_.memory_available = 3 * kGiB;
+  EXPECT_EQ(path(), "beside");
+  next_.memory_available = 3 * kGiB - 1;
+  EXPECT_EQ(path(), "rolling");
+}
+
+TEST_F(ReconfigurePath, IsRollingWhereOneHasToMakeRoomForTheOther) {
+  next_.memory_available = 2 * kGiB;
+  EXPECT_EQ(path(), "rolling");
+  next_.rank_bytes = {kGiB, kGiB + 1};
+  EXPECT_EQ(path(), "hold") << "the last step does not fit";
+}
+
+TEST_F(ReconfigurePath, OfDevicesRoomForTwoIsNotKnownButOneAfterTheOtherIsInPlace) {
+  next_.memory_available = 0;
+  EXPECT_EQ(path(), "rolling");
+  next_.tp = 2;
+  EXPECT_EQ(path(), "hold");
+}
+
+TEST_F(ReconfigurePath, OneReplicaWithoutRoomForAnotherIsHeld) {
+  present_.dp = next_.dp = 1;
+  next_.memory_available = kGiB;
+  EXPECT_EQ(path(), "hold");
+}
+
+TEST_F(ReconfigurePath, WhatTheRouterCannotTakeOverStartsAllAgain) {
+  next_.memory_available = 100 * kGiB;
+  after_.port = 9;
+  EXPECT_EQ(path(), "restart");
+  EXPECT_NE(path(ChangePath::beside).find("another port"), std::string::npos);
+}
+
+TEST_F(ReconfigurePath, AWantedPathIsTakenOrRefusedWithTheReason) {
+  next_.memory_available = 2 * kGiB;
+  EXPECT_EQ(path(ChangePath::hold), "hold");
+  EXPECT_EQ(path(ChangePath::restart), "restart");
+  EXPECT_NE(path(ChangePath::beside).find("need 3.00 GiB together"), std::string::npos)
+      << path(ChangePath::beside);
+  present_.dp = 1;
+  EXPECT_NE(path(ChangePath::rolling).find("only one replica"), std::string::npos);
+}
+
+TEST_F(ReconfigurePath, NamesAreReadAsTheyAreWritten) {
+  for (const ChangePath one : {ChangePath::beside, ChangePath::rolling, ChangePath::hold}) {
+    const auto read = read_path(Json::object({{"path", change_path_name(one)}}));
+    ASSERT_TRUE(read);
+    EXPECT_EQ(*read, one);
+  }
+  EXPECT_FALSE(*read_path(Json::object({{"path", "auto"}})));
+  EXPECT_FALSE(*read_path(Json::object()));
+  EXPECT_FALSE(read_path(Json::object({{"path", "quick"}})));
 }
 
 }  // namespace

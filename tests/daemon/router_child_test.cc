@@ -64,7 +64,7 @@ TEST_F(RouterChildTest, SilenceAfterItsFiguresIsAHang) {
 
 TEST_F(RouterChildTest, ADrainBeforeItsHelloIsASignal) {
   router_.start(1, kStart, out_);
-  router_.drain(milliseconds(100), out_);
+  router_.drain({.deadline = milliseconds(100)}, out_);
   EXPECT_EQ(std::get<Kill>(out_.back()).signal, SIGTERM);
   router_.child_exited({true, SIGTERM}, kStart, out_);
   EXPECT_EQ(router_.state(), RouterState::idle);

@@ -73,11 +73,17 @@ class Simulation {
   }
 
   void command() {
-    switch (below(8)) {
+    constexpr const char* kPaths[] = {"auto", "beside", "rolling", "hold", "restart"};
+    h_.memory_available = below(2) == 0 ? 0 : static_cast<Bytes>(below(8)) * kGiB;
+    switch (below(10)) {
       case 0:
         return h_.command("stop");
       case 1:
-        return h_.command("restart");
+        return h_.restart(kPaths[below(5)]);
+      case 8:
+        return h_.reconfigure("dp", std::to_string(1 + below(3)), kPaths[below(5)]);
+      case 9:
+        return h_.reconfigure("threads", std::to_string(1 + below(9)), kPaths[below(5)]);
       case 2:
         return h_.reconfigure("tp", std::to_string(1 + below(3)));
       case 3:

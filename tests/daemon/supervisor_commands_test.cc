@@ -92,9 +92,9 @@ TEST(SupervisorCommands, RestartKeepsThePortAndMakesANewGeneration) {
   EXPECT_TRUE(h.is_listening);
   EXPECT_EQ(h.binds, 1);
   EXPECT_EQ(h.alive.size(), 3U);
-  h.bring_up_router();
   h.bring_up(0);
   h.answer_probe();
+  h.pass_for(kWatchTime);
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 0);
   EXPECT_EQ(h.supervisor().generation(), 2);
@@ -123,16 +123,19 @@ TEST(SupervisorCommands, LiveChangesReachEveryProcessInPlace) {
   EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
 }
 
-TEST(SupervisorCommands, OtherChangesDrainAndStartAgain) {
+TEST(SupervisorCommands, ChangesOfTheRouterDrainAndStartAgain) {
   Harness h;
   h.serve();
-  h.reconfigure("tp", "1");
+  h.reconfigure("served-model-name", "boat");
+  const std::vector<Drain> drains = h.sent<Drain>(h.peer_of(Harness::router()));
+  ASSERT_EQ(drains.size(), 1U);
+  EXPECT_TRUE(drains[0].is_followed) << "nobody is refused";
   EXPECT_EQ(h.supervisor().state(), DeploymentState::draining);
   h.let_leave();
-  EXPECT_EQ(h.alive.size(), 2U);
+  EXPECT_EQ(h.alive.size(), 3U);
   h.bring_up_router();
   h.now += seconds(4);
-  h.bring_up(0, 1);
+  h.bring_up(0);
   h.answer_probe();
   EXPECT_TRUE(h.replies.empty()) << "it is watched for a while";
   h.pass_for(seconds(2));
@@ -141,7 +144,7 @@ TEST(SupervisorCommands, OtherChangesDrainAndStartAgain) {
   EXPECT_EQ(h.replies[0].result.find("changes")->as_array().size(), 1U);
   EXPECT_EQ(h.replies[0].result.find("path")->as_string(), "restart");
   EXPECT_EQ(h.replies[0].result.find("pause_s")->as_double(), 4.0);
-  EXPECT_EQ(h.supervisor().options().values.tp, 1);
+  EXPECT_EQ(h.supervisor().options().values.served_model_name, "boat");
 }
 
 TEST(SupervisorCommands, AReconfigurationThatFailsWhileItIsWatchedIsTakenBack) {
@@ -149,7 +152,6 @@ TEST(SupervisorCommands, AReconfigurationThatFailsWhileItIsWatchedIsTakenBack) {
   h.serve();
   h.reconfigure("tp", "1");
   h.let_leave();
-  h.bring_up_router();
   h.bring_up(0, 1);
   h.answer_probe();
   ASSERT_EQ(h.supervisor().state(), DeploymentState::serving);
@@ -161,13 +163,13 @@ TEST(SupervisorCommands, AReconfigurationThatFailsWhileItIsWatchedIsTakenBack) {
     h.let_leave();
   }
   EXPECT_EQ(h.supervisor().generation(), 1);
-  h.bring_up_router();
+  h.let_leave();
   h.bring_up(0);
   h.answer_probe();
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 75);
   EXPECT_NE(h.replies[0].message.find("SIGABRT"), std::string::npos) << h.replies[0].message;
-  EXPECT_NE(h.replies[0].message.find("generation 1 serves again"), std::string::npos);
+  EXPECT_NE(h.replies[0].message.find("generation 1 serves on"), std::string::npos);
   EXPECT_EQ(h.records[2].outcome, Outcome::failed);
   EXPECT_FALSE(h.records[2].known_good);
 }
@@ -183,7 +185,8 @@ TEST(SupervisorCommands, ADryRunSaysWhatWouldHappenAndTouchesNothing) {
   };
   const Reply full = dry("tp", "1");
   EXPECT_EQ(full.exit_code, 0) << full.message;
-  EXPECT_EQ(full.result.find("path")->as_string(), "restart");
+  EXPECT_EQ(full.result.find("path")->as_string(), "hold");
+  EXPECT_TRUE(full.result.find("predicted_pause_s")->is_number());
   EXPECT_TRUE(full.result.find("plan"));
   const Reply live = dry("log-level", "debug");
   EXPECT_EQ(live.exit_code, 0) << live.message;
@@ -264,18 +267,16 @@ TEST(SupervisorCommands, WhenTheNewOptionsFailTheOldOnesComeBack) {
   h.reconfigure("tp", "1");
   h.let_leave();
   EXPECT_EQ(h.supervisor().generation(), 2);
-  h.bring_up_router();
   h.die(Harness::worker(0, 0), SIGSEGV);
   h.let_leave();
   EXPECT_EQ(h.supervisor().generation(), 1);
   ASSERT_TRUE(h.find(Harness::worker(0, 1))) << "tp 2 again";
-  h.bring_up_router();
   h.bring_up(0);
   h.answer_probe();
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 75);
   EXPECT_NE(h.replies[0].message.find("SIGSEGV"), std::string::npos);
-  EXPECT_NE(h.replies[0].message.find("generation 1 serves again"), std::string::npos);
+  EXPECT_NE(h.replies[0].message.find("generation 1 serves on"), std::string::npos);
   EXPECT_EQ(h.supervisor().options().values.tp, 2);
   EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
 }

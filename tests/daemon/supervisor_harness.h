@@ -168,9 +168,24 @@ class SupervisorHarness {
   void command(const std::string& verb, Json arguments = Json::object()) {
     handle(Received{"cli", Command{verb, std::move(arguments)}});
   }
-  void reconfigure(const std::string& name, const std::string& value) {
+  void reconfigure(const std::string& name, const std::string& value,
+                   const std::string& path = "auto") {
     const Json pair = Json::array({name, value});
-    command("reconfigure", Json::object({{"assignments", Json::array({pair})}}));
+    command("reconfigure", Json::object({{"assignments", Json::array({pair})}, {"path", path}}));
+  }
+  void restart(const std::string& path) { command("restart", Json::object({{"path", path}})); }
+  // As the router was told last: "0 ready, 1 draining".
+  std::string table() const {
+    std::string text;
+    for (const Send& send : sends) {
+      const auto* replicas = std::get_if<Replicas>(&send.message);
+      if (replicas == nullptr) continue;
+      text.clear();
+      for (const ReplicaInfo& info : replicas->replicas) {
+        text += (text.empty() ? "" : ", ") + std::to_string(info.replica) + " " + info.state;
+      }
+    }
+    return text;
   }
 
   template <typename M>
@@ -213,6 +228,8 @@ class SupervisorHarness {
   std::optional<HeldMemory> held;   // and why
   std::optional<Error> bind_error;
   std::optional<Error> spawn_error;
+  Bytes memory_available = 0;  // in the next plans
+  Tokens context_length = 0;   // in the next plans
   bool is_listening = false;
   std::int64_t binds = 0;
   std::int64_t plans = 0;
@@ -285,6 +302,8 @@ class SupervisorHarness {
     plan.served_model_name = "small";
     plan.plan_json = Json::object({{"ranks", Json::array()}});
     plan.refusal = refusal;
+    plan.memory_available = memory_available;
+    plan.context_length = context_length;
     plan.rank_bytes.assign(static_cast<std::size_t>(plan.tp * plan.dp), kGiB);
     if (refusal) return {plan, options, held};
     return {plan, options};

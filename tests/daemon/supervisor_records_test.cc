@@ -90,7 +90,6 @@ TEST(SupervisorRecords, AFailedReconfigurationIsRecordedAndThePreviousOneServesO
   EXPECT_EQ(h.records[2].outcome, Outcome::failed);
   EXPECT_NE(h.records[2].message.find("SIGSEGV"), std::string::npos) << h.records[2].message;
   EXPECT_EQ(h.records[1].outcome, Outcome::launching);
-  h.bring_up_router();
   h.bring_up(0);
   h.answer_probe();
   EXPECT_EQ(h.records[1].outcome, Outcome::serving);
@@ -142,6 +141,17 @@ TEST(SupervisorRecords, ANextDaemonThatIsGivenTheSameRunsWhatWasCommitted) {
   EXPECT_EQ(next.records[3].cause, "start, as generation 2");
   EXPECT_EQ(next.records[3].based_on, 2);
   EXPECT_EQ(next.count_logged("options of generation 2"), 1U) << next.all_lines();
+}
+
+TEST(SupervisorRecords, ACommittedGenerationThatCannotStartSaysWhoseOptionsItHas) {
+  Harness first;
+  first.serve();
+  first.reconfigure("max-queued-requests", "7");
+  Harness second(2, 1, "/models/small.gguf", first.committed, 2);
+  second.plan_error = not_found("the model is gone");
+  second.handle(Begin{});
+  EXPECT_EQ(second.exit_code, 78);
+  EXPECT_EQ(second.count_logged("the options of generation 2"), 2U) << second.all_lines();
 }
 
 TEST(SupervisorRecords, ANextDaemonThatIsGivenSomethingElseRunsThat) {

@@ -293,6 +293,16 @@ TEST(Supervisor, ADeathWhileDrainingIsToldToTheRouterAtOnce) {
   EXPECT_EQ(told.back().replicas[1].endpoint, "");
 }
 
+TEST(Supervisor, AReplicaThatDiesWhileDrainingComesBackToFinishItsRequests) {
+  Harness h(1, 2);
+  h.serve(2, 1);
+  h.handle(StopSignal{});
+  h.die(Harness::worker(1, 0));
+  h.pass_for(seconds(1));
+  h.bring_up(1, 1);
+  EXPECT_EQ(h.table(), "0 ready, 1 ready");
+}
+
 TEST(Supervisor, AFailureForGoodLetsTheRouterTellItsClients) {
   Harness h(1);
   h.serve(1, 1);

@@ -49,6 +49,7 @@ Result<int> run_reconfigure(const Invocation& call) {
   if (!assignments->as_array().empty()) arguments.set("assignments", *assignments);
   if (file != nullptr) arguments.set("file_options", TRY(file_options(*file)));
   if (call.line.has("dry-run")) arguments.set("dry_run", true);
+  if (const std::string* path = flag_of(call, "path")) arguments.set("path", *path);
   if (const std::string* word = flag_of(call, "based-on")) {
     std::int64_t number = 0;
     const auto [end, failure] = std::from_chars(word->data(), word->data() + word->size(), number);

@@ -11,12 +11,15 @@ constexpr std::array<VerbFlag, 1> kStopFlags = {
 constexpr std::array<VerbFlag, 2> kStatusFlags = {
     {{"watch", "", "show it again each second, until Ctrl-C"},
      {"wait", "", "return when it serves (exit code 0), has failed or is gone"}}};
-constexpr std::array<VerbFlag, 4> kReconfigureFlags = {
+constexpr std::array<VerbFlag, 1> kRestartFlags = {
+    {{"path", "PATH", "auto, beside, rolling, hold or restart: how to go about it"}}};
+constexpr std::array<VerbFlag, 5> kReconfigureFlags = {
     {{"set", "NAME=VALUE", "the same as NAME=VALUE; may be repeated", {}, true},
      {"file", "FILE",
       "take what a configuration file says now; flags and variables of the daemon "
       "still win"},
-     {"dry-run", "", "only say what would change, by which way and whether it fits"},
+     {"dry-run", "", "only say what would change, by which path and whether it fits"},
+     {"path", "PATH", "auto, beside, rolling, hold or restart: how to go about it"},
      {"based-on", "N", "refuse it if the generation is another by now"}}};
 constexpr std::array<VerbFlag, 1> kConfigFlags = {
     {{"origin", "", "say where each value came from"}}};
@@ -43,8 +46,9 @@ constexpr std::array<Verb, 15> kVerbs = {{
      .flags = kStopFlags,
      .run = run_stop},
     {.name = "restart",
-     .arguments = "",
-     .summary = "unload the deployment and load it again with the same options",
+     .arguments = "[--path PATH]",
+     .summary = "start every process again with the same options, while others serve if possible",
+     .flags = kRestartFlags,
      .run = run_restart},
     {.name = "status",
      .arguments = "[--watch | --wait]",
@@ -64,7 +68,7 @@ constexpr std::array<Verb, 15> kVerbs = {{
      .arguments_max = 2,
      .run = run_explain},
     {.name = "reconfigure",
-     .arguments = "{NAME=VALUE ... | --file FILE} [--dry-run] [--based-on N]",
+     .arguments = "{NAME=VALUE ... | --file FILE} [--dry-run] [--based-on N] [--path PATH]",
      .summary = "change options of the running deployment; what fails is taken back",
      .flags = kReconfigureFlags,
      .arguments_max = 256,
