@@ -6,6 +6,7 @@
 //   FAULT_STEPS   ... after that many further answers (default 0: at once)
 //   FAULT_HOLD    type of message ("loaded", "ready") that is not sent ...
 //   FAULT_GATE    ... before this file exists
+//   FAULT_EAT     set: any program takes memory at SIGUSR2, until its control group's limit ends it
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,6 +19,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 // Of zmq.h, which costs a second: its message type is only passed on here.
@@ -77,6 +79,26 @@ const Fault& fault() {
   static const Fault one;
   return one;
 }
+
+// Far less than any machine has, where the limit that was meant is not there.
+void eat(int /*signal*/) {
+  constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+  constexpr int kPiecesMax = 128;
+  for (int i = 0; i < kPiecesMax; ++i) {
+    void* piece =
+        ::mmap(nullptr, kPieceBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (piece == MAP_FAILED) continue;
+    std::memset(piece, 1, kPieceBytes);
+  }
+  ::_exit(99);
+}
+
+struct Eater {
+  Eater() {
+    if (std::getenv("FAULT_EAT") != nullptr) ::signal(SIGUSR2, eat);
+  }
+};
+const Eater eater;
 
 int& steps_left() {
   static int left = -1;  // nothing is to happen

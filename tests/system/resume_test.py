@@ -64,6 +64,30 @@ class Client(threading.Thread):
         return self.choices, self.usage
 
 
+class OneCause(SystemTest):
+    def test_a_crash_with_90_live_streams_is_told_in_few_lines(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = tiny_model(folder, seed=3, layers=4, hidden=128, context=1024)
+            for number, victim in ((signal.SIGSEGV, 1), (signal.SIGKILL, 0)):
+                with Deployment(model, "--tp", 2, "--max-running-requests", 96) as server:
+                    counter = []
+                    clients = [Client(server, {"prompt": f"{i}", "max_tokens": 300, "ignore_eos": True}, counter)
+                               for i in range(90)]
+                    wait_until("90 streams are under way", lambda: all(c.choices for c in clients), 60)
+                    before = len(server.log().splitlines())
+                    pid = next(rank["pid"] for rank in server.workers() if rank["rank"] == victim)
+                    os.kill(pid, number)
+                    for client in clients:
+                        client.join(120)
+                        self.assertIsNone(client.error)
+                        self.assertTrue(client.is_done)
+                    server.wait_serving()
+                    lines = server.log().splitlines()[before:]
+                    print("\n".join(f"    {line}" for line in lines), flush=True)
+                    self.assertLessEqual(len(lines), 10)
+                    self.assertEqual(sum(number.name in line for line in lines), 1)
+
+
 class Resume(SystemTest):
     def run_all(self, server, disturb=None):
         counter = []

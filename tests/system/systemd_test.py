@@ -212,13 +212,20 @@ class Systemd(SystemTest):
             self.assert_gone(machine)
 
     def restart_and_kill(self, machine, port):
-        """Connects all the time while the daemon is restarted and then killed; the number of refusals."""
+        """Connects all the time while the daemon is restarted and then killed, crashed and aborted; the refusals."""
         with Knocking(port) as knocking:
             self.assertEqual(machine.systemctl("restart", UNIT).returncode, 0)
-            victim = next(iter(machine.processes("plimsolld")))
-            os.kill(victim, signal.SIGKILL)
-            wait_until("it serves again", lambda: victim not in machine.processes("plimsolld")
-                       and self.status(machine).get("state") == "serving", 30)
+            for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
+                victim = next(iter(machine.processes("plimsolld")))
+                os.kill(victim, number)
+                killed = time.monotonic()
+                wait_until("it is gone", lambda pid=victim: pid not in machine.processes("plimsolld"), 10)
+                # Whoever comes now waits in the socket, then in the router, and is served.
+                self.assertEqual(self.completion(f"http://127.0.0.1:{port}")[0], 200)
+                took = time.monotonic() - killed
+                print(f"  served {took:.2f} s after {number.name} of the daemon", flush=True)
+                self.assertLess(took, 5 * SLOW)  # 3 s on a machine of its own: docs/reliability.md
+                wait_until("it serves again", lambda: self.status(machine).get("state") == "serving", 30)
         self.assertGreater(knocking.count, 20)
         return knocking.refused
 
@@ -233,9 +240,8 @@ class Systemd(SystemTest):
             done = machine.systemctl("start", "plimsoll.socket")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(machine.show(UNIT, "ActiveState"), "inactive")
-            # Whoever comes first starts it, and is told to come again (503) if the model still loads then.
-            self.assertIn(self.completion(f"http://127.0.0.1:{port}")[0], (200, 503))
-            wait_until("it serves", lambda: self.completion(f"http://127.0.0.1:{port}")[0] == 200, 20)
+            # Whoever comes first starts it, and is held until the model is there.
+            self.assertEqual(self.completion(f"http://127.0.0.1:{port}")[0], 200)
             wait_until("it is active", lambda: machine.show(UNIT, "ActiveState") == "active", 20)
             self.assertEqual(self.restart_and_kill(machine, port), 0)
             # Another port in the configuration is a mistake, told as one.
