@@ -51,6 +51,7 @@ Json replica_json(const Cohort& cohort, TimePoint now) {
        {"waiting", figures.last.waiting},
        {"tokens_per_second", figures.tokens_per_second},
        {"prompt_tokens", figures.last.prompt_tokens},
+       {"cached_tokens", figures.last.cached_tokens},
        {"generated_tokens", figures.last.generated_tokens},
        {"kv", Json::object({{"blocks", blocks}, {"used", figures.last.kv_blocks_used}})},
        {"ranks", std::move(ranks)}});

@@ -8,8 +8,8 @@
 // Batch invariance (CPU, always): a row's result depends on that row and the weights alone, never
 // on how many other rows the call has, on the number of threads, or on how a prompt was cut into
 // chunks. So: K is summed block by block in one fixed order, attention walks KV blocks from the
-// sequence's start in fixed-length splits merged in order, and K and V are read as stored (f16),
-// also for tokens of the same step.
+// sequence's start in fixed-length splits merged in order, and K and V are read as stored (f16 or
+// int8), also for tokens of the same step.
 //
 // Split invariance (CPU): a matrix whose columns are cut over ranks is summed in f32 within
 // segments that no cut divides, and the segments' sums are added in f64, over segments and ranks,
@@ -27,6 +27,7 @@
 #include "shared/base/result.h"
 #include "shared/base/units.h"
 #include "shared/model/dtype.h"
+#include "shared/model/kv_type.h"
 
 namespace plimsoll {
 
@@ -69,7 +70,13 @@ enum class Epilogue {
   add,       // out[t, n] += y[t, n], rounded once from f64
   partial,   // sums[t, n] = y[t, n] in f64
   silu_mul,  // two parts of N rows each (gate, up): out[t, n] = silu(gate[t, n]) * up[t, n]
+  gelu_mul,  // the same with gelu(z) = z / 2 * (1 + tanh(sqrt(2 / pi) * (z + 0.044715 z^3)))
 };
+
+// Whether the weight's two parts are a gate and what it is multiplied with.
+constexpr bool is_gated(Epilogue epilogue) {
+  return epilogue == Epilogue::silu_mul || epilogue == Epilogue::gelu_mul;
+}
 
 // out = epilogue(rms_norm(in) · Wᵀ). On the CPU `in` is quantised to int8 per 32 columns after the
 // norm, unless the backend was made with f32 activations or the part is F32, F16 or BF16.
@@ -80,21 +87,24 @@ struct LinearCall {
   // Only these rows of the (single-part) weight; {0, 0} means all. For a tied head's vocab range.
   std::int64_t row_begin = 0, row_end = 0;
   Epilogue epilogue = Epilogue::store;
-  TensorView out;      // [tokens, rows] f32 (silu_mul: [tokens, rows / 2]; partial: nothing)
+  TensorView out;      // [tokens, rows] f32 (gated: [tokens, rows / 2]; partial: nothing)
   SumsView sums = {};  // partial: [tokens, rows]
 };
 
 // KV cache of one rank: blocks of kKvBlockTokens tokens; a block holds, for each layer and each KV
-// head of the rank, K transposed [head_dim][kKvBlockTokens] f16 and then V
-// [kKvBlockTokens][head_dim] f16. Element (layer, head) of block b lies at data + b * block_bytes +
-// (layer * kv_heads + head) * 2 * head_dim * kKvBlockTokens * 2.
+// head of the rank, K transposed [head_dim][kKvBlockTokens] and then V [kKvBlockTokens][head_dim].
+// As int8, f32 scales [kKvBlockTokens] of the tokens' keys and then of their values follow: a key
+// is its 8-bit numbers times its token's scale. Element (layer, head) of block b lies at data + b *
+// block_bytes() + (layer * kv_heads + head) * head_bytes().
 struct KvCache {
   std::byte* data = nullptr;  // 64-byte aligned
   std::int64_t blocks = 0;
   std::int64_t layers = 0;
   std::int64_t kv_heads = 0;  // of this rank
   std::int64_t head_dim = 0;
-  Bytes block_bytes() const { return layers * kv_heads * 2 * head_dim * kKvBlockTokens * 2; }
+  KvType type = KvType::f16;  // or int8
+  Bytes head_bytes() const { return 2 * kKvBlockTokens * kv_row_bytes(type, head_dim); }
+  Bytes block_bytes() const { return layers * kv_heads * head_bytes(); }
 };
 
 // The tokens of one sequence in a step: rows [row, row + tokens) of the batch, at positions
@@ -115,9 +125,9 @@ struct RopeTable {
   bool interleaved = false;   // pairs (2j, 2j+1), else (j, j + half_dim)
 };
 
-// Adds the bias, norms each head of Q and K, rotates them, stores K and V of the new tokens as f16,
-// then causal attention per query head h over KV head h / (heads / kv_heads); softmax and sums in
-// f32. A query at position p sees the keys of positions (p - window, p].
+// Adds the bias, norms each head of Q and K, rotates them, stores K and V of the new tokens as the
+// cache's type, then causal attention per query head h over KV head h / (heads / kv_heads); softmax
+// and sums in f32. A query at position p sees the keys of positions (p - window, p].
 struct AttentionCall {
   TensorView qkv;  // [tokens, (heads + 2 * kv_heads) * head_dim] f32: Q heads, K heads, V heads
   const float* bias = nullptr;  // of a row of qkv; nullptr: none
@@ -136,7 +146,7 @@ struct AttentionCall {
 struct BackendLimits {
   std::int64_t tokens_max = 0;   // rows of one step
   std::int64_t cols_max = 0;     // widest `in` of any linear
-  std::int64_t rows_max = 0;     // tallest weight whose linear uses `silu_mul`
+  std::int64_t rows_max = 0;     // tallest weight whose linear is gated
   std::int64_t context_max = 0;  // positions of one sequence
   std::int64_t heads_max = 0;
   std::int64_t head_dim = 0;
@@ -169,10 +179,12 @@ class Backend {
   // Packs a slice into `destination` (exactly packed_bytes() long, 64-byte aligned, zeroed).
   virtual Result<PackedPart> pack(const StoredSlice& slice, std::span<std::byte> destination) = 0;
 
-  // out[i] = row ids[i] of the table. REQUIRES: ids inside the table.
-  virtual void embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
+  // out[i] = scale * row ids[i] of the table. REQUIRES: ids inside the table.
+  virtual void embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
                      TensorView out) = 0;
   virtual void linear(const LinearCall& call) = 0;
+  // out += rms_norm(in), row by row; both [tokens, cols] f32.
+  virtual void add_normed(TensorView in, Norm norm, TensorView out) = 0;
   virtual void attention(const AttentionCall& call) = 0;
   // out[i] = row rows[i] of in. REQUIRES: rows inside `in`.
   virtual void copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) = 0;

@@ -137,6 +137,12 @@ Status check_embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
   return {};
 }
 
+Status check_add_normed(const TensorView& in, const Norm& norm, const TensorView& out) {
+  if (norm.weight == nullptr) return fault("add_normed: no norm");
+  TRY_CONTEXT("add_normed: ", check_view("in", in, out.rows, out.cols));
+  return check_view("add_normed: out", out, out.rows, out.cols);
+}
+
 Status check_linear(const LinearCall& call, const BackendLimits& limits) {
   if (call.weight == nullptr) return fault("linear: no weight");
   const PackedMatrix& weight = *call.weight;
@@ -150,10 +156,10 @@ Status check_linear(const LinearCall& call, const BackendLimits& limits) {
     }
     rows = call.row_end - call.row_begin;
   }
-  if (call.epilogue == Epilogue::silu_mul) {
+  if (is_gated(call.epilogue)) {
     if (weight.parts.size() != 2 || weight.parts[0].rows != weight.parts[1].rows ||
         rows != weight.rows) {
-      return fault("linear: silu_mul needs two whole parts of equal rows");
+      return fault("linear: a gated epilogue needs two whole parts of equal rows");
     }
     rows /= 2;
   }
@@ -175,6 +181,10 @@ Status check_linear(const LinearCall& call, const BackendLimits& limits) {
 Status check_attention(const AttentionCall& call, const BackendLimits& limits) {
   if (call.cache == nullptr || call.cache->data == nullptr) return fault("attention: no KV cache");
   const KvCache& cache = *call.cache;
+  if (cache.type != KvType::f16 && cache.type != KvType::int8) {
+    return fault("attention: a KV cache of " + std::string(kv_type_name(cache.type)) +
+                 "; there are f16 and int8");
+  }
   if (call.layer < 0 || call.layer >= cache.layers) {
     return fault("attention: layer " + number(call.layer) + " of " + number(cache.layers));
   }

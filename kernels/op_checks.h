@@ -15,6 +15,7 @@ namespace plimsoll {
 Status check_pack(const StoredSlice& slice, std::span<const std::byte> destination);
 Status check_embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
                    const TensorView& out);
+Status check_add_normed(const TensorView& in, const Norm& norm, const TensorView& out);
 Status check_linear(const LinearCall& call, const BackendLimits& limits);
 Status check_attention(const AttentionCall& call, const BackendLimits& limits);
 

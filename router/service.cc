@@ -270,7 +270,9 @@ void Service::deliver(TokenEvent&& event, TimePoint now) {
     metrics_.first_token_s.observe(to_seconds(now - open.job.arrived()));
   }
   const std::int64_t before = open.job.stream_of(choice).completion_tokens();
+  const std::int64_t cached_before = open.job.cached_tokens();
   open.job.push(choice, event);
+  metrics_.cached_tokens += open.job.cached_tokens() - cached_before;
   const ChoiceStream& stream = open.job.stream_of(choice);
   metrics_.generation_tokens += stream.completion_tokens() - before;
   touched_.insert(exchange);

@@ -32,6 +32,7 @@ Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
   TRY(place(arena, Term::activations, "queries, keys and values", buffers.qkv));
   TRY(place(arena, Term::activations, "the attention's output", buffers.attention));
   TRY(place(arena, Term::activations, "the feed-forward's middle", buffers.ffn));
+  TRY(place(arena, Term::activations, "what is normed before it is added", buffers.branch));
   TRY(place(arena, Term::activations, "this rank's partial sums", buffers.partial));
   TRY(place(arena, Term::logits, "the head's input", buffers.logit_inputs));
   TRY(place(arena, Term::logits, "this rank's logits", buffers.logits));
@@ -41,15 +42,15 @@ Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
 
 }  // namespace
 
-Engine::Engine(const DecoderLimits& limits, const ModelSpec& spec, const RankShard& shard,
-               Decoder decoder)
-    : StepRunner({.rows_max = limits.rows_max,
-                  .logit_rows_max = limits.logit_rows_max,
-                  .context_length = limits.context_length}),
+Engine::Engine(const EngineParts& parts, const RankShard& shard, Decoder decoder)
+    : StepRunner({.rows_max = parts.limits.rows_max,
+                  .logit_rows_max = parts.limits.logit_rows_max,
+                  .context_length = parts.limits.context_length}),
       decoder_(std::move(decoder)) {
-  cache_.layers = spec.layers;
+  cache_.layers = parts.spec->layers;
   cache_.kv_heads = shard.kv_heads.size();
-  cache_.head_dim = spec.head_dim;
+  cache_.head_dim = parts.spec->head_dim;
+  cache_.type = parts.kv_type;
 }
 
 Result<Engine> Engine::create(const EngineParts& parts) {
@@ -62,14 +63,14 @@ Result<Engine> Engine::create(const EngineParts& parts) {
   Arena& arena = *parts.arena;
   const DecoderBuffers buffers = TRY(place_buffers(parts));
   const Tokens positions = parts.limits.context_length;
-  const RopeTable rope = make_rope_table(
+  const RopeTables rope = make_rope_tables(
       *parts.spec, positions, parts.weights->rope_freqs,
       TRY(arena.take(Term::tables, rope_table_bytes(*parts.spec, positions), "rotary tables")));
   const BackendLimits backend = backend_limits(*parts.spec, shard, parts.limits);
   const std::span<std::byte> workspace = TRY(arena.take(
       Term::workspace, parts.backend->workspace_bytes(backend), "the backend's scratch"));
   TRY(parts.backend->set_workspace(backend, workspace));
-  return Engine(parts.limits, *parts.spec, shard,
+  return Engine(parts, shard,
                 Decoder({.spec = parts.spec,
                          .shards = parts.shards,
                          .weights = parts.weights,

@@ -25,6 +25,7 @@ struct EngineParts {
   Collective* collective = nullptr;
   Arena* arena = nullptr;
   DecoderLimits limits;
+  KvType kv_type = KvType::f16;
 };
 
 class Engine final : public StepRunner {
@@ -38,8 +39,7 @@ class Engine final : public StepRunner {
   Result<Bytes> kv_bytes_resident() const { return touched_bytes(kv_memory_.bytes()); }
 
  private:
-  Engine(const DecoderLimits& limits, const ModelSpec& spec, const RankShard& shard,
-         Decoder decoder);
+  Engine(const EngineParts& parts, const RankShard& shard, Decoder decoder);
   Status take_kv(const KvRequest& request) override;
   Result<TensorView> compute(const StepPlan& plan) override;
 

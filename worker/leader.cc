@@ -178,7 +178,7 @@ Status Leader::step() {
       output.event = error_event(0, read.error());
       outcomes[i].failed = true;
     }
-    count(entry);
+    count(entry, output.event);
     outputs.push_back(std::move(output));
   }
   std::vector<Ended> ended;
@@ -189,13 +189,14 @@ Status Leader::step() {
   return {};
 }
 
-void Leader::count(const StepEntry& entry) {
+void Leader::count(const StepEntry& entry, TokenEvent& event) {
   const Sequence& sequence = *entry.sequence;
   if (entry.samples) ++counters_.generated_tokens;
   const bool prompt_done = entry.position + entry.rows == sequence.target();
   if (!prompt_done || sequence.generated() > 0) return;
   counters_.prompt_tokens += sequence.prompt_tokens;
   counters_.cached_tokens += sequence.cached;
+  event.cached_tokens = sequence.cached;
 }
 
 void Leader::deliver(std::vector<Output>& outputs, const std::vector<Ended>& ended) {

@@ -86,7 +86,8 @@ class Leader {
   Result<TensorView> run_on_all_ranks(const StepPlan& plan);
   // Log-probabilities and the next token out of the logits of one entry. Errors: the sampler's.
   Status read_entry(std::size_t index, TensorView logits, TokenEvent& event, StepOutcome& outcome);
-  void count(const StepEntry& entry);
+  // Of the entry that ends a prompt, also into its event.
+  void count(const StepEntry& entry, TokenEvent& event);
   void deliver(std::vector<Output>& outputs, const std::vector<Ended>& ended);
   std::span<const float> logits_row(TensorView logits, std::int64_t row) const;
 

@@ -39,7 +39,8 @@ Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
                                                          .backend = setup_.backend.get(),
                                                          .collective = setup_.collective.get(),
                                                          .arena = &arena_,
-                                                         .limits = setup_.limits})));
+                                                         .limits = setup_.limits,
+                                                         .kv_type = setup_.kv_type})));
   // What reading the header took goes back to the system, so that the same launch always measures
   // the same.
   (void)::malloc_trim(0);

@@ -46,6 +46,7 @@ class Rank {
     ShardPlan shards;  // of all ranks of the replica
     RankPlan plan;     // of this one
     DecoderLimits limits;
+    KvType kv_type = KvType::f16;
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Collective> collective;
     Bytes shared_memory = 0;  // its part of what the replica's ranks share

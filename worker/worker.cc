@@ -165,6 +165,7 @@ Status Worker::load() {
                     .shards = launched_.shards,
                     .plan = launched_.plan,
                     .limits = launched_.limits,
+                    .kv_type = launched_.kv_type,
                     .backend = nullptr,
                     .collective = nullptr};
   if (launched_.simulated_memory) {
@@ -317,7 +318,8 @@ Status Worker::start_leader(const StepLimits& limits) {
                     .limits = {.step = limits,
                                .context_length = launched_.limits.context_length,
                                .vocab = rank_->spec().vocab,
-                               .waiting_max = kWaitingMax},
+                               .waiting_max = kWaitingMax,
+                               .prefix_cache = launched_.options.disable_radix_cache != "on"},
                     .budget = {.chunk_max = launched_.options.chunked_prefill_size,
                                .rows_max = limits.rows_max,
                                .step_time_max = launched_.options.step_time_max}});
@@ -419,6 +421,7 @@ void Worker::answer(const Ping& ping) {
     pong.waiting = leader_->scheduler().waiting();
     pong.kv_blocks_used = leader_->scheduler().blocks_used();
     pong.prompt_tokens = leader_->counters().prompt_tokens;
+    pong.cached_tokens = leader_->counters().cached_tokens;
     pong.generated_tokens = leader_->counters().generated_tokens;
   } else if (follower_) {
     pong.steps = follower_->steps();

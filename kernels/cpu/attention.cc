@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/attention_plan.h"
 #include "shared/base/check.h"
+#include "shared/model/head_limits.h"
 
 namespace plimsoll {
 namespace {
@@ -34,6 +35,28 @@ void norm_head(float* head, const Norm& norm, std::int64_t dim) {
   for (const float lane : lanes) sum += lane;
   const float factor = 1 / std::sqrt(sum / static_cast<float>(dim) + norm.eps);
   for (std::int64_t d = 0; d < dim; ++d) head[d] *= factor * norm.weight[d];
+}
+
+// One head as int8: numbers times the scale that is returned. A head that holds an infinity or a
+// NaN gets a NaN as scale, so that its token shows it.
+float quantise_head(const float* head, std::int8_t* numbers, std::int64_t dim) {
+  constexpr float kSmallestMax = 1e-30F;  // below it the inverse would overflow
+  constexpr float kRounding = 0x1.8p23F;  // added and taken away: to nearest, to even
+  float most = 0;
+  bool finite = true;
+  for (std::int64_t d = 0; d < dim; ++d) {
+    most = std::max(most, std::fabs(head[d]));
+    finite = finite && std::isfinite(head[d]);
+  }
+  if (!finite || most < kSmallestMax) {
+    std::fill_n(numbers, dim, static_cast<std::int8_t>(finite ? 0 : 1));
+    return finite ? 0.0F : std::numeric_limits<float>::quiet_NaN();
+  }
+  const float inverse = 127.0F / most;
+  for (std::int64_t d = 0; d < dim; ++d) {
+    numbers[d] = static_cast<std::int8_t>((head[d] * inverse + kRounding) - kRounding);
+  }
+  return most / 127.0F;
 }
 
 // What a thread works in. The first partial holds the tile at hand; when the thread's share ends
@@ -103,15 +126,21 @@ class AttentionRun {
   }
 
  private:
-  // K page [head_dim, kKvBlockTokens] and, after it, V page [kKvBlockTokens, head_dim] of a block.
-  std::uint16_t* page(const SequenceRows& rows, std::int64_t block, std::int64_t kv_head) const {
+  // Of a block: K [head_dim, kKvBlockTokens], then V [kKvBlockTokens, head_dim], then scales.
+  std::byte* page(const SequenceRows& rows, std::int64_t block, std::int64_t kv_head) const {
     const KvCache& cache = *call_.cache;
-    std::byte* data =
-        cache.data + rows.blocks[static_cast<std::size_t>(block)] * cache.block_bytes();
-    return reinterpret_cast<std::uint16_t*>(data) +
-           (call_.layer * cache.kv_heads + kv_head) * 2 * page_size();
+    return cache.data + rows.blocks[static_cast<std::size_t>(block)] * cache.block_bytes() +
+           (call_.layer * cache.kv_heads + kv_head) * cache.head_bytes();
   }
-  std::int64_t page_size() const { return dim_ * kKvBlockTokens; }
+  bool is_int8() const { return call_.cache->type == KvType::int8; }
+  Bytes page_bytes() const { return dim_ * kKvBlockTokens * (is_int8() ? 1 : 2); }
+  KvPage page_view(const std::byte* page) const {
+    const auto* scales = reinterpret_cast<const float*>(page + 2 * page_bytes());
+    return {.keys = page,
+            .values = page + page_bytes(),
+            .key_scales = is_int8() ? scales : nullptr,
+            .value_scales = is_int8() ? scales + kKvBlockTokens : nullptr};
+  }
 
   const SequenceRows& sequence(std::int64_t index) const {
     return call_.sequences[static_cast<std::size_t>(index)];
@@ -144,6 +173,10 @@ class AttentionRun {
   void load_queries(const AttentionTile& tile, const AttentionTileRef& ref) const;
   void attend_split(AttentionTile tile, const AttentionTileRef& ref, std::int64_t split,
                     const AttentionPartial& result) const;
+  void attend_rows(const AttentionTile& tile, RowRange rows, const KvPage& stored,
+                   KeyRange keys) const {
+    (is_int8() ? kernel_.attend_int8 : kernel_.attend_f16)(tile, rows, stored, keys);
+  }
   void merge(int thread) const;
   RowRange rows_of_split(const AttentionTileRef& ref, std::int64_t split) const;
   KeyRange visible(const AttentionTileRef& ref, std::int64_t token, std::int64_t key) const;
@@ -179,14 +212,26 @@ void AttentionRun::store_token(const SequenceRows& rows, std::int64_t token,
                                std::int64_t kv_head) const {
   const std::int64_t position = rows.position + token;
   const std::int64_t slot = position % kKvBlockTokens;
-  std::uint16_t* keys = page(rows, position / kKvBlockTokens, kv_head);
+  std::byte* keys = page(rows, position / kKvBlockTokens, kv_head);
+  std::byte* values = keys + page_bytes();
   const std::int64_t key_index = call_.heads + kv_head;
   const std::int64_t value_index = key_index + call_.cache->kv_heads;
   float* row = call_.qkv.row(rows.row + token);
   prepare(row + key_index * dim_, key_index, call_.k_norm, position);
   add_bias(row + value_index * dim_, value_index);
-  kernel_.store_key(row + key_index * dim_, keys + slot, dim_);
-  kernel_.store_value(row + value_index * dim_, keys + page_size() + slot * dim_, dim_);
+  if (!is_int8()) {
+    kernel_.store_key(row + key_index * dim_, reinterpret_cast<std::uint16_t*>(keys) + slot, dim_);
+    kernel_.store_value(row + value_index * dim_,
+                        reinterpret_cast<std::uint16_t*>(values) + slot * dim_, dim_);
+    return;
+  }
+  auto* scales = reinterpret_cast<float*>(values + page_bytes());
+  std::int8_t numbers[kHeadDimMax];
+  scales[slot] = quantise_head(row + key_index * dim_, numbers, dim_);
+  auto* column = reinterpret_cast<std::int8_t*>(keys) + slot;
+  for (std::int64_t d = 0; d < dim_; ++d) column[d * kKvBlockTokens] = numbers[d];
+  scales[kKvBlockTokens + slot] = quantise_head(
+      row + value_index * dim_, reinterpret_cast<std::int8_t*>(values) + slot * dim_, dim_);
 }
 
 void AttentionRun::attend(int thread) const {
@@ -262,8 +307,7 @@ void AttentionRun::attend_split(AttentionTile tile, const AttentionTileRef& ref,
   const std::int64_t last = ref.last_position() / kKvBlockTokens;
   const std::int64_t end = std::min((split + 1) * kSplitBlocks, last + 1);
   for (std::int64_t block = split * kSplitBlocks; block < end; ++block) {
-    const std::uint16_t* keys = page(sequence(ref.sequence), block, ref.kv_head);
-    const std::uint16_t* values = keys + page_size();
+    const KvPage stored = page_view(page(sequence(ref.sequence), block, ref.kv_head));
     const std::int64_t key = block * kKvBlockTokens;
     const std::int64_t key_end = key + kKvBlockTokens;
     // Tokens inside the block see its beginning, each its own length; those whose window begins in
@@ -272,13 +316,13 @@ void AttentionRun::attend_split(AttentionTile tile, const AttentionTileRef& ref,
     const std::int64_t whole_end = std::max(ref.end_seeing(key), whole);
     const auto attend_each = [&](std::int64_t begin, std::int64_t stop) {
       for (std::int64_t t = begin; t < stop; ++t) {
-        kernel_.attend(tile, {t * group, group}, keys, values, visible(ref, t, key));
+        attend_rows(tile, {t * group, group}, stored, visible(ref, t, key));
       }
     };
     const std::int64_t seen_end = ref.end_seeing(key_end - 1);
     attend_each(ref.first_seeing(key), std::min(whole, seen_end));
     if (whole < whole_end) {
-      kernel_.attend(tile, {whole * group, (whole_end - whole) * group}, keys, values, {});
+      attend_rows(tile, {whole * group, (whole_end - whole) * group}, stored, {});
     }
     attend_each(whole_end, seen_end);
   }

@@ -35,8 +35,12 @@ inline float sum_of(__m256 v) {
   return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 
-inline __m256 load_half(const std::uint16_t* p) {
+inline __m256 load(const std::uint16_t* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline __m256 load(const std::int8_t* p) {
+  const __m128i numbers = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(numbers));
 }
 
 // 2^x to about an ulp; 0 below 2^-126; NaN stays NaN. exp2(0) is exactly 1.
@@ -58,11 +62,13 @@ inline __m256 exp2_lanes(__m256 x) {
 }
 
 // c[r, 0..16) = start + Σ_k a[r, k] · b[k, 0..16), k in order; start is 0, or c[r] · decay[r].
-// a is [R, depth] f32, b [depth, 16 of ldb] f16. With one vector, columns 8 … 15 are left alone.
+// a is [R, depth] f32, b [depth, 16 of ldb] f16 or int8. With one vector, columns 8 … 15 are left
+// alone.
+template <class T>
 struct Product {
   const float* a;
   std::int64_t lda;
-  const std::uint16_t* b;
+  const T* b;
   std::int64_t ldb;
   std::int64_t depth;
   float* c;
@@ -70,8 +76,8 @@ struct Product {
   const float* decay;
 };
 
-template <int R, int kVectors>
-void multiply(const Product& p) {
+template <int R, int kVectors, class T>
+void multiply(const Product<T>& p) {
   __m256 acc[R][kVectors];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
@@ -82,11 +88,11 @@ void multiply(const Product& p) {
                                                      _mm256_loadu_ps(p.c + r * p.ldc + v * 8));
     }
   }
-  const std::uint16_t* b = p.b;
+  const T* b = p.b;
   for (std::int64_t k = 0; k < p.depth; ++k, b += p.ldb) {
     __m256 values[kVectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) values[v] = load_half(b + v * 8);
+    for (int v = 0; v < kVectors; ++v) values[v] = load(b + v * 8);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m256 a = _mm256_broadcast_ss(p.a + r * p.lda + k);
@@ -101,30 +107,35 @@ void multiply(const Product& p) {
   }
 }
 
-template <int kVectors>
-void multiply_rows(std::int64_t rows, const Product& p) {
-  using Multiply = void (*)(const Product&);
+template <int kVectors, class T>
+void multiply_rows(std::int64_t rows, const Product<T>& p) {
+  using Multiply = void (*)(const Product<T>&);
   static constexpr Multiply kByRows[kRowsMax + 1] = {
       nullptr,
-      multiply<1, kVectors>,
-      multiply<2, kVectors>,
-      multiply<3, kVectors>,
-      multiply<4, kVectors>,
-      multiply<5, kVectors>,
-      multiply<6, kVectors>,
+      multiply<1, kVectors, T>,
+      multiply<2, kVectors, T>,
+      multiply<3, kVectors, T>,
+      multiply<4, kVectors, T>,
+      multiply<5, kVectors, T>,
+      multiply<6, kVectors, T>,
   };
   kByRows[rows](p);
 }
 
-// Scores of the row become weights 2^(score - max); max, decay and lanes follow.
-void softmax_row(const AttentionTile& tile, std::int64_t row, KeyRange keys) {
+// Scores of the row become weights 2^(score - max); max, decay and lanes follow. Where the page has
+// scales, scores are multiplied with those of keys before, weights with those of values after.
+void softmax_row(const AttentionTile& tile, std::int64_t row, const KvPage& page, KeyRange keys) {
   float* s = tile.scores + row * kKeys;
   const __m256 none = _mm256_set1_ps(-__builtin_inff());
   __m256 score[4];
   __m256 most = none;
 #pragma GCC unroll 4
   for (int v = 0; v < 4; ++v) {
-    score[v] = _mm256_blendv_ps(none, _mm256_loadu_ps(s + v * 8), key_lanes(keys, v * 8));
+    score[v] = _mm256_loadu_ps(s + v * 8);
+    if (page.key_scales != nullptr) {
+      score[v] = _mm256_mul_ps(score[v], _mm256_loadu_ps(page.key_scales + v * 8));
+    }
+    score[v] = _mm256_blendv_ps(none, score[v], key_lanes(keys, v * 8));
     most = _mm256_max_ps(most, score[v]);
   }
   const float old_max = tile.max[row];
@@ -134,10 +145,13 @@ void softmax_row(const AttentionTile& tile, std::int64_t row, KeyRange keys) {
   __m256 sum = _mm256_setzero_ps();
 #pragma GCC unroll 4
   for (int v = 0; v < 4; ++v) {
-    const __m256 weight = _mm256_and_ps(exp2_lanes(_mm256_sub_ps(score[v], _mm256_set1_ps(max))),
-                                        key_lanes(keys, v * 8));
-    _mm256_storeu_ps(s + v * 8, weight);
+    __m256 weight = _mm256_and_ps(exp2_lanes(_mm256_sub_ps(score[v], _mm256_set1_ps(max))),
+                                  key_lanes(keys, v * 8));
     sum = _mm256_add_ps(sum, weight);
+    if (page.value_scales != nullptr) {
+      weight = _mm256_mul_ps(weight, _mm256_loadu_ps(page.value_scales + v * 8));
+    }
+    _mm256_storeu_ps(s + v * 8, weight);
   }
   float* sums = tile.lanes + row * kSumLanes;
   _mm256_storeu_ps(sums, _mm256_fmadd_ps(_mm256_loadu_ps(sums), decay, sum));
@@ -145,8 +159,10 @@ void softmax_row(const AttentionTile& tile, std::int64_t row, KeyRange keys) {
   tile.decay[row] = _mm256_cvtss_f32(decay);
 }
 
-void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-            const std::uint16_t* value_page, KeyRange keys) {
+template <class T>
+void attend(const AttentionTile& tile, RowRange rows, const KvPage& page, KeyRange keys) {
+  const T* key_page = static_cast<const T*>(page.keys);
+  const T* value_page = static_cast<const T*>(page.values);
   const std::int64_t dim = tile.head_dim;
   const std::int64_t end = rows.begin + rows.count;
   const std::int64_t passes = (rows.count + kRowsMax - 1) / kRowsMax;
@@ -154,22 +170,22 @@ void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_p
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const std::int64_t count = end - r < step ? end - r : step;
     for (std::int64_t t = 0; t < kKeys; t += kColumns) {
-      multiply_rows<2>(count, {tile.query + r * dim, dim, key_page + t, kKeys, dim,
-                               tile.scores + r * kKeys + t, kKeys, nullptr});
+      multiply_rows<2, T>(count, {tile.query + r * dim, dim, key_page + t, kKeys, dim,
+                                  tile.scores + r * kKeys + t, kKeys, nullptr});
     }
   }
-  for (std::int64_t r = rows.begin; r < end; ++r) softmax_row(tile, r, keys);
+  for (std::int64_t r = rows.begin; r < end; ++r) softmax_row(tile, r, page, keys);
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const std::int64_t count = end - r < step ? end - r : step;
     for (std::int64_t column = 0; column < dim; column += kColumns) {
-      const Product p = {tile.scores + r * kKeys + keys.begin,
-                         kKeys,
-                         value_page + keys.begin * dim + column,
-                         dim,
-                         keys.end - keys.begin,
-                         tile.out + r * dim + column,
-                         dim,
-                         tile.decay + r};
+      const Product<T> p = {tile.scores + r * kKeys + keys.begin,
+                            kKeys,
+                            value_page + keys.begin * dim + column,
+                            dim,
+                            keys.end - keys.begin,
+                            tile.out + r * dim + column,
+                            dim,
+                            tile.decay + r};
       if (dim - column >= kColumns) {
         multiply_rows<2>(count, p);
       } else {
@@ -254,7 +270,8 @@ void store_key(const float* key, std::uint16_t* column, std::int64_t head_dim) {
 
 }  // namespace
 
-const AttentionKernel kAttentionAvx2 = {rotate, store_key, store_value, scale,
-                                        attend, sum_lanes, fold};
+const AttentionKernel kAttentionAvx2 = {
+    rotate,    store_key, store_value, scale, attend<std::uint16_t>, attend<std::int8_t>,
+    sum_lanes, fold};
 
 }  // namespace plimsoll

@@ -34,13 +34,29 @@ inline __m512 exp2_lanes(__m512 x) {
   return _mm512_scalef_ps(y, n);
 }
 
+// 16 elements as floats; those outside of the mask are neither read nor anything but 0.
+template <bool kWhole>
+inline __m512 load(const std::uint16_t* p, __mmask16 mask) {
+  if constexpr (kWhole) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, p));
+}
+template <bool kWhole>
+inline __m512 load(const std::int8_t* p, __mmask16 mask) {
+  const __m128i numbers =
+      kWhole ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)) : _mm_maskz_loadu_epi8(mask, p);
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(numbers));
+}
+
 // c[r, 0..32) = start + Σ_k a[r, k] · b[k, 0..32), k in order; start is 0, or c[r] · decay[r].
-// a is [R, depth] f32, b [depth, 32 of ldb] f16; columns past `columns` are neither read nor
-// written.
+// a is [R, depth] f32, b [depth, 32 of ldb] f16 or int8; columns past `columns` are neither read
+// nor written.
+template <class T>
 struct Product {
   const float* a;
   std::int64_t lda;
-  const std::uint16_t* b;
+  const T* b;
   std::int64_t ldb;
   std::int64_t depth;
   float* c;
@@ -49,8 +65,8 @@ struct Product {
   std::int64_t columns;
 };
 
-template <int R, bool kWhole>
-void multiply(const Product& p) {
+template <int R, bool kWhole, class T>
+void multiply(const Product<T>& p) {
   const __mmask16 m0 = lanes(p.columns);
   const __mmask16 m1 = lanes(p.columns - 16);
   __m512 acc[R][2];
@@ -66,19 +82,10 @@ void multiply(const Product& p) {
       acc[r][1] = _mm512_setzero_ps();
     }
   }
-  const std::uint16_t* b = p.b;
+  const T* b = p.b;
   for (std::int64_t k = 0; k < p.depth; ++k, b += p.ldb) {
-    __m256i h0;
-    __m256i h1;
-    if constexpr (kWhole) {
-      h0 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
-      h1 = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + 16));
-    } else {
-      h0 = _mm256_maskz_loadu_epi16(m0, b);
-      h1 = _mm256_maskz_loadu_epi16(m1, b + 16);
-    }
-    const __m512 b0 = _mm512_cvtph_ps(h0);
-    const __m512 b1 = _mm512_cvtph_ps(h1);
+    const __m512 b0 = load<kWhole>(b, m0);
+    const __m512 b1 = load<kWhole>(b + 16, m1);
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
       const __m512 a = _mm512_set1_ps(p.a[r * p.lda + k]);
@@ -94,29 +101,42 @@ void multiply(const Product& p) {
   }
 }
 
-template <bool kWhole>
-void multiply_rows(int rows, const Product& p) {
-  using Multiply = void (*)(const Product&);
+template <bool kWhole, class T>
+void multiply_rows(int rows, const Product<T>& p) {
+  using Multiply = void (*)(const Product<T>&);
   static constexpr Multiply kByRows[kRowsMax + 1] = {
       nullptr,
-      multiply<1, kWhole>,
-      multiply<2, kWhole>,
-      multiply<3, kWhole>,
-      multiply<4, kWhole>,
-      multiply<5, kWhole>,
-      multiply<6, kWhole>,
-      multiply<7, kWhole>,
-      multiply<8, kWhole>,
-      multiply<9, kWhole>,
-      multiply<10, kWhole>,
-      multiply<11, kWhole>,
-      multiply<12, kWhole>,
+      multiply<1, kWhole, T>,
+      multiply<2, kWhole, T>,
+      multiply<3, kWhole, T>,
+      multiply<4, kWhole, T>,
+      multiply<5, kWhole, T>,
+      multiply<6, kWhole, T>,
+      multiply<7, kWhole, T>,
+      multiply<8, kWhole, T>,
+      multiply<9, kWhole, T>,
+      multiply<10, kWhole, T>,
+      multiply<11, kWhole, T>,
+      multiply<12, kWhole, T>,
   };
   kByRows[rows](p);
 }
 
-// Scores of the rows become weights 2^(score - max); max, decay and lanes follow.
-void softmax_step(const AttentionTile& tile, RowRange rows, KeyRange keys) {
+// Scores of the row times its keys' scales.
+void scale_scores(const AttentionTile& tile, RowRange rows, const float* scales) {
+  const __m512 f0 = _mm512_loadu_ps(scales);
+  const __m512 f1 = _mm512_loadu_ps(scales + 16);
+  for (std::int64_t r = rows.begin; r < rows.begin + rows.count; ++r) {
+    float* s = tile.scores + r * kKeys;
+    _mm512_storeu_ps(s, _mm512_mul_ps(f0, _mm512_loadu_ps(s)));
+    _mm512_storeu_ps(s + 16, _mm512_mul_ps(f1, _mm512_loadu_ps(s + 16)));
+  }
+}
+
+// Scores of the rows become weights 2^(score - max); max, decay and lanes follow. Where the page
+// has scales, scores are multiplied with those of keys before, weights with those of values after.
+void softmax_step(const AttentionTile& tile, RowRange rows, const KvPage& page, KeyRange keys) {
+  if (page.key_scales != nullptr) scale_scores(tile, rows, page.key_scales);
   const __mmask16 m0 = _kandn_mask16(lanes(keys.begin), lanes(keys.end));
   const __mmask16 m1 = _kandn_mask16(lanes(keys.begin - 16), lanes(keys.end - 16));
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
@@ -148,32 +168,35 @@ void softmax_step(const AttentionTile& tile, RowRange rows, KeyRange keys) {
     const __m512 decay = _mm512_set1_ps(tile.decay[r]);
     _mm512_storeu_ps(sums, _mm512_fmadd_ps(_mm512_loadu_ps(sums), decay, _mm512_add_ps(p0, p1)));
   }
+  if (page.value_scales != nullptr) scale_scores(tile, rows, page.value_scales);
 }
 
-void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-            const std::uint16_t* value_page, KeyRange keys) {
+template <class T>
+void attend(const AttentionTile& tile, RowRange rows, const KvPage& page, KeyRange keys) {
+  const T* key_page = static_cast<const T*>(page.keys);
+  const T* value_page = static_cast<const T*>(page.values);
   const std::int64_t dim = tile.head_dim;
   const std::int64_t end = rows.begin + rows.count;
   const std::int64_t passes = (rows.count + kRowsMax - 1) / kRowsMax;
   const std::int64_t step = (rows.count + passes - 1) / passes;
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const int count = static_cast<int>(end - r < step ? end - r : step);
-    multiply_rows<true>(count, {tile.query + r * dim, dim, key_page, kKeys, dim,
-                                tile.scores + r * kKeys, kKeys, nullptr, kKeys});
+    multiply_rows<true, T>(count, {tile.query + r * dim, dim, key_page, kKeys, dim,
+                                   tile.scores + r * kKeys, kKeys, nullptr, kKeys});
   }
-  softmax_step(tile, rows, keys);
+  softmax_step(tile, rows, page, keys);
   for (std::int64_t r = rows.begin; r < end; r += step) {
     const int count = static_cast<int>(end - r < step ? end - r : step);
     for (std::int64_t column = 0; column < dim; column += 32) {
-      const Product p = {tile.scores + r * kKeys + keys.begin,
-                         kKeys,
-                         value_page + keys.begin * dim + column,
-                         dim,
-                         keys.end - keys.begin,
-                         tile.out + r * dim + column,
-                         dim,
-                         tile.decay + r,
-                         dim - column};
+      const Product<T> p = {tile.scores + r * kKeys + keys.begin,
+                            kKeys,
+                            value_page + keys.begin * dim + column,
+                            dim,
+                            keys.end - keys.begin,
+                            tile.out + r * dim + column,
+                            dim,
+                            tile.decay + r,
+                            dim - column};
       if (p.columns >= 32) {
         multiply_rows<true>(count, p);
       } else {
@@ -263,7 +286,8 @@ void store_key(const float* key, std::uint16_t* column, std::int64_t head_dim) {
 
 }  // namespace
 
-const AttentionKernel kAttentionAvx512 = {rotate, store_key, store_value, scale,
-                                          attend, sum_lanes, fold};
+const AttentionKernel kAttentionAvx512 = {
+    rotate,    store_key, store_value, scale, attend<std::uint16_t>, attend<std::int8_t>,
+    sum_lanes, fold};
 
 }  // namespace plimsoll

@@ -36,6 +36,15 @@ struct RowRange {
   std::int64_t count = 0;
 };
 
+// One KV head's keys [head_dim, kKvBlockTokens] and values [kKvBlockTokens, head_dim] of a block.
+// Of f16: 16-bit floats. Of int8: numbers times the scale of their token.
+struct KvPage {
+  const void* keys = nullptr;
+  const void* values = nullptr;
+  const float* key_scales = nullptr;  // [kKvBlockTokens]; of int8 alone
+  const float* value_scales = nullptr;
+};
+
 // Tokens [begin, end) of a block, at least one.
 struct KeyRange {
   std::int64_t begin = 0;
@@ -52,8 +61,8 @@ struct AttentionKernel {
   void (*store_value)(const float* value, std::uint16_t* row, std::int64_t head_dim);
   void (*scale)(const float* in, float factor, float* out, std::int64_t count);
   // Takes the keys of one block that these rows see into their running softmax.
-  void (*attend)(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-                 const std::uint16_t* value_page, KeyRange keys);
+  void (*attend_f16)(const AttentionTile& tile, RowRange rows, const KvPage& page, KeyRange keys);
+  void (*attend_int8)(const AttentionTile& tile, RowRange rows, const KvPage& page, KeyRange keys);
   // sum[r] = the row's lanes together.
   void (*sum_lanes)(const AttentionTile& tile, RowRange rows, float* sum);
   // into = into ⊕ from, of later keys.

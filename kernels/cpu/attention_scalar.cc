@@ -27,18 +27,27 @@ float exp2_one(float x) {
   return y * std::bit_cast<float>(exponent << 23U);
 }
 
+float as_float(std::uint16_t half) { return half_to_float(half); }
+float as_float(std::int8_t number) { return number; }
+
 // scores[row, t] = query[row] · key t
-void score(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page, KeyRange keys) {
+template <class T>
+void score(const AttentionTile& tile, RowRange rows, const KvPage& page, KeyRange keys) {
+  const T* key_page = static_cast<const T*>(page.keys);
   for (std::int64_t i = 0; i < rows.count * kKeys; ++i) tile.scores[rows.begin * kKeys + i] = 0;
   float key[kKeys];
   for (std::int64_t d = 0; d < tile.head_dim; ++d) {
-    for (std::int64_t t = keys.begin; t < keys.end; ++t)
-      key[t] = half_to_float(key_page[d * kKeys + t]);
+    for (std::int64_t t = keys.begin; t < keys.end; ++t) key[t] = as_float(key_page[d * kKeys + t]);
     for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {
       const float query = tile.query[row * tile.head_dim + d];
       float* scores = tile.scores + row * kKeys;
       for (std::int64_t t = keys.begin; t < keys.end; ++t) scores[t] += query * key[t];
     }
+  }
+  if (page.key_scales == nullptr) return;
+  for (std::int64_t row = rows.begin; row < rows.begin + rows.count; ++row) {
+    float* scores = tile.scores + row * kKeys;
+    for (std::int64_t t = keys.begin; t < keys.end; ++t) scores[t] *= page.key_scales[t];
   }
 }
 
@@ -59,17 +68,18 @@ void softmax_row(const AttentionTile& tile, std::int64_t row, KeyRange keys) {
   for (std::int64_t d = 0; d < tile.head_dim; ++d) out[d] *= decay;
 }
 
-void attend(const AttentionTile& tile, RowRange rows, const std::uint16_t* key_page,
-            const std::uint16_t* value_page, KeyRange keys) {
+template <class T>
+void attend(const AttentionTile& tile, RowRange rows, const KvPage& page, KeyRange keys) {
   const std::int64_t end = rows.begin + rows.count;
-  score(tile, rows, key_page, keys);
+  score<T>(tile, rows, page, keys);
   for (std::int64_t row = rows.begin; row < end; ++row) softmax_row(tile, row, keys);
   float value[kHeadDimMax];
   for (std::int64_t t = keys.begin; t < keys.end; ++t) {
-    const std::uint16_t* stored = value_page + t * tile.head_dim;
-    for (std::int64_t d = 0; d < tile.head_dim; ++d) value[d] = half_to_float(stored[d]);
+    const T* stored = static_cast<const T*>(page.values) + t * tile.head_dim;
+    for (std::int64_t d = 0; d < tile.head_dim; ++d) value[d] = as_float(stored[d]);
+    const float scale = page.value_scales == nullptr ? 1.0F : page.value_scales[t];
     for (std::int64_t row = rows.begin; row < end; ++row) {
-      const float weight = tile.scores[row * kKeys + t];
+      const float weight = tile.scores[row * kKeys + t] * scale;
       float* out = tile.out + row * tile.head_dim;
       for (std::int64_t d = 0; d < tile.head_dim; ++d) out[d] += weight * value[d];
     }
@@ -122,7 +132,8 @@ void store_value(const float* value, std::uint16_t* row, std::int64_t head_dim) 
 
 }  // namespace
 
-const AttentionKernel kAttentionScalar = {rotate, store_key, store_value, scale,
-                                          attend, sum_lanes, fold};
+const AttentionKernel kAttentionScalar = {
+    rotate,    store_key, store_value, scale, attend<std::uint16_t>, attend<std::int8_t>,
+    sum_lanes, fold};
 
 }  // namespace plimsoll

@@ -76,15 +76,20 @@ class CpuBackend : public Backend {
                       .data = destination.data()};
   }
 
-  void embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
+  void embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
              TensorView out) override {
     require(check_embed(table, ids, out));
-    run_embed(table, ids, out);
+    run_embed(table, ids, scale, out);
   }
 
   void linear(const LinearCall& call) override {
     require(check_linear(call, limits_));
     run_linear(call, linear_kernel_, options_.activations, team_, workspace_);
+  }
+
+  void add_normed(TensorView in, Norm norm, TensorView out) override {
+    require(check_add_normed(in, norm, out));
+    run_add_normed(in, norm, out, linear_kernel_, team_);
   }
 
   void attention(const AttentionCall& call) override {

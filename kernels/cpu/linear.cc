@@ -137,7 +137,7 @@ class Linear {
 
   void multiply_chunk(const Panels& panels, std::int64_t begin, std::int64_t end, int index,
                       int threads) const {
-    if (call_.epilogue == Epilogue::silu_mul) {
+    if (is_gated(call_.epilogue)) {
       const std::int64_t groups = ranges_[0].group_end;
       for (std::int64_t g = groups * index / threads; g < groups * (index + 1) / threads; ++g) {
         group_times_tokens(ranges_[0], &ranges_[1], g, panels, begin, end);
@@ -265,7 +265,7 @@ void run_linear(const LinearCall& call, const LinearKernel& kernel, Activations 
   Linear(call, kernel, activations, scratch).run(team);
 }
 
-void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
+void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
                const TensorView& out) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::int64_t index = ids[i];
@@ -277,7 +277,7 @@ void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
     float* to = out.row(static_cast<std::int64_t>(i));
     if (!is_quantised(part->dtype)) {
       for (std::int64_t c = 0; c < part->cols; ++c) {
-        to[c] = unpack_float(part->dtype, group, c, lane);
+        to[c] = scale * unpack_float(part->dtype, group, c, lane);
       }
       continue;
     }
@@ -285,10 +285,26 @@ void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
       UnpackedRow row;
       unpack_row(part->dtype, group, c / kSubBlock, lane, row);
       for (int k = 0; k < kSubBlock; ++k) {
-        to[c + k] = row.scale[k / 16] * static_cast<float>(row.quants[k]) + row.min;
+        to[c + k] = scale * (row.scale[k / 16] * static_cast<float>(row.quants[k]) + row.min);
       }
     }
   }
+}
+
+void run_add_normed(const TensorView& in, const Norm& norm, const TensorView& out,
+                    const LinearKernel& kernel, ThreadTeam& team) {
+  const auto add_rows = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      const float* from = in.row(t);
+      float* to = out.row(t);
+      const float rms = kernel.rms_of(from, in.cols, norm.eps);
+      for (std::int64_t c = 0; c < in.cols; ++c) to[c] += from[c] * rms * norm.weight[c];
+    }
+  };
+  if (in.rows <= kOwnPanelsTokens) return add_rows(0, in.rows);
+  team.run([&](int index) {
+    add_rows(in.rows * index / team.size(), in.rows * (index + 1) / team.size());
+  });
 }
 
 }  // namespace plimsoll

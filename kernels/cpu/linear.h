@@ -1,8 +1,8 @@
 // Linear: out = epilogue(rms_norm(in) · Wᵀ) over packed weights, on a team of threads.
 //
-// One fork and join a call. Each thread has its own contiguous range of 16-row groups (of silu_mul:
-// the same range of gate and up). Activations are normed and quantised once a call into panels
-// (linear_kernel.h): by each thread for itself when there are few tokens, else shared by all
+// One fork and join a call. Each thread has its own contiguous range of 16-row groups (of a gated
+// weight: the same range of gate and up). Activations are normed and quantised once a call into
+// panels (linear_kernel.h): by each thread for itself when there are few tokens, else shared by all
 // threads behind one barrier. Many tokens are taken in chunks whose panels stay in the second-level
 // cache, while a group's weights stay in the first.
 #pragma once
@@ -24,7 +24,12 @@ Bytes linear_scratch_bytes(const BackendLimits& limits, int threads);
 void run_linear(const LinearCall& call, const LinearKernel& kernel, Activations activations,
                 ThreadTeam& team, std::span<std::byte> scratch);
 
-// out[i] = row ids[i]. REQUIRES: check_embed passed.
-void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids, const TensorView& out);
+// out[i] = scale * row ids[i]. REQUIRES: check_embed passed.
+void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
+               const TensorView& out);
+
+// out += rms_norm(in). REQUIRES: check_add_normed passed.
+void run_add_normed(const TensorView& in, const Norm& norm, const TensorView& out,
+                    const LinearKernel& kernel, ThreadTeam& team);
 
 }  // namespace plimsoll

@@ -29,6 +29,10 @@ static_assert(kTileRows == kPackedRows);
 constexpr int kPanelTokensMax = 8;
 constexpr std::int64_t kInt8BlockBytes = 44;  // of one token and 32 columns
 
+// gelu(z) = z * sigmoid(kGeluTwice * (z + kGeluCubic * z^3)): the form with tanh, rewritten.
+constexpr float kGeluTwice = 1.5957691216F;  // 2 sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715F;
+
 // One row of activations and how it is normed: x[c] = row[c] * rms * weight[c]; weight nullptr: x =
 // row.
 struct NormedRow {
@@ -42,7 +46,7 @@ struct NormedRow {
 struct TileTarget {
   int tokens = 0;
   int first = 0, last = kTileRows;
-  float* out = nullptr;    // of store, add and silu_mul
+  float* out = nullptr;    // of all but partial
   double* sums = nullptr;  // of partial
   std::int64_t stride = 0;
 };
@@ -72,7 +76,7 @@ struct LinearKernel {
   // sums[tokens][16] += each of `count` tiles of `tokens` tokens, in order.
   void (*add_tiles)(const float* tiles, int count, int tokens, double* sums);
 
-  // The epilogues store and silu_mul; `up` is read by the latter alone.
+  // The epilogue store and the gated ones; `up` is read by the latter alone.
   void (*finish)(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target);
 };
 

@@ -173,6 +173,12 @@ void add_tiles(const float* tiles, int count, int tokens, double* sums) {
   }
 }
 
+// The gate's factor of up.
+float gate_of(Epilogue epilogue, float y) {
+  if (epilogue == Epilogue::silu_mul) return y / (1.0F + std::exp(-y));
+  return y / (1.0F + std::exp(-kGeluTwice * (y + kGeluCubic * y * y * y)));
+}
+
 void finish(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target) {
   for (int t = 0; t < target.tokens; ++t) {
     float* out = target.out + t * target.stride;
@@ -182,7 +188,7 @@ void finish(Epilogue epilogue, const float* tile, const float* up, const TileTar
       if (epilogue == Epilogue::store) {
         element = y;
       } else {
-        element = y / (1.0F + std::exp(-y)) * up[t * kTileRows + r];
+        element = gate_of(epilogue, y) * up[t * kTileRows + r];
       }
     }
   }

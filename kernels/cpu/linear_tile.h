@@ -362,6 +362,16 @@ template <class S>
 }
 
 template <class S>
+[[gnu::always_inline]] inline typename S::F gelu(typename S::F x) {
+  using F = typename S::F;
+  const F one = S::spread_float(1.0F);
+  const F square = S::multiply(x, x);
+  const F cubic = S::multiply_add(S::multiply(S::spread_float(kGeluCubic), square), x, x);
+  const F power = exponential<S>(S::multiply(S::spread_float(-kGeluTwice), cubic));
+  return S::divide(x, S::add(one, power));
+}
+
+template <class S>
 void add_tiles(const float* tiles, int count, int tokens, double* sums) {
   constexpr int kDoubles = S::kLanes / 2, kVectors = kTileRows / kDoubles;
   for (int t = 0; t < tokens; ++t, tiles += kTileRows, sums += kTileRows) {
@@ -395,6 +405,8 @@ void finish(Epilogue epilogue, const float* tile, const float* up, const TileTar
       typename S::F y = S::load_floats(tile + lane);
       if (epilogue == Epilogue::silu_mul) {
         y = S::multiply(silu<S>(y), S::load_floats(up + t * kTileRows + lane));
+      } else if (epilogue == Epilogue::gelu_mul) {
+        y = S::multiply(gelu<S>(y), S::load_floats(up + t * kTileRows + lane));
       }
       S::store(to + lane, y);
     }

@@ -75,9 +75,11 @@ Json logprobs_json(bool chat, std::span<const TokenScore> scores) {
 }
 
 Json usage_json(const Usage& usage) {
-  return Json::object({{"prompt_tokens", usage.prompt_tokens},
-                       {"completion_tokens", usage.completion_tokens},
-                       {"total_tokens", usage.prompt_tokens + usage.completion_tokens}});
+  return Json::object(
+      {{"prompt_tokens", usage.prompt_tokens},
+       {"completion_tokens", usage.completion_tokens},
+       {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+       {"prompt_tokens_details", Json::object({{"cached_tokens", usage.cached_tokens}})}});
 }
 
 Json choice_json(const ResponseHead& head, std::size_t index, const ChoiceResult& result) {

@@ -25,6 +25,7 @@ struct ResponseHead {
 struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of the prompts: found in the prefix cache
 };
 
 struct ChoiceResult {

@@ -83,6 +83,11 @@ void write_counters(Writer& writer, const Metrics& metrics) {
     writer.number(name, "counter", "Prompt tokens of accepted requests.", metrics.prompt_tokens);
   }
   for (std::string_view name :
+       {"plimsoll_cached_prompt_tokens_total", "vllm:prefix_cache_hits_total"}) {
+    writer.number(name, "counter", "Prompt tokens that were found in a prefix cache.",
+                  metrics.cached_tokens);
+  }
+  for (std::string_view name :
        {"plimsoll_generation_tokens_total", "vllm:generation_tokens_total"}) {
     writer.number(name, "counter", "Generated tokens.", metrics.generation_tokens);
   }

@@ -26,6 +26,7 @@ struct Metrics {
   std::int64_t resumed = 0;                      // times that one went on after its replica's loss
   std::int64_t abandoned = 0;                    // whose client went away
   std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  // of them: found in a prefix cache
   std::int64_t generation_tokens = 0;
   Histogram first_token_s;
   Histogram request_s;

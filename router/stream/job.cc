@@ -19,7 +19,7 @@ Job::Job(JobSetup setup, const Tokenizer& tokenizer)
         settings.prompt_text = prompt.text;
         settings.prompt = prompt.ids;
       }
-      choices_.push_back({ChoiceStream(tokenizer, std::move(settings)), {}, false});
+      choices_.push_back({ChoiceStream(tokenizer, std::move(settings)), {}});
     }
   }
   open_choices_ = choices_.size();
@@ -38,9 +38,15 @@ void Job::open_early() {
   for (std::size_t choice = 0; choice < choices_.size(); ++choice) open(choice);
 }
 
+void Job::count_cached(std::size_t choice, const TokenEvent& event) {
+  if (event.cached_tokens < 0 || std::exchange(choices_[choice].cache_told, true)) return;
+  if (choice % static_cast<std::size_t>(setup_.n) == 0) cached_tokens_ += event.cached_tokens;
+}
+
 void Job::push(std::size_t index, const TokenEvent& event) {
   Choice& choice = choices_[index];
   if (!choice.stream.finish().empty()) return;
+  count_cached(index, event);
   ChoicePiece piece = choice.stream.push(event);
   const std::string& finish = choice.stream.finish();
   const bool ended = !finish.empty();
@@ -68,6 +74,7 @@ Usage Job::usage() const {
   }
   for (const Choice& choice : choices_)
     usage.completion_tokens += choice.stream.completion_tokens();
+  usage.cached_tokens = cached_tokens_;
   return usage;
 }
 

@@ -45,6 +45,8 @@ class Job {
   ExchangeId exchange() const { return setup_.exchange; }
   TimePoint arrived() const { return setup_.arrived; }
   Usage usage() const;
+  // Of the prompts, each once: found in the prefix cache by the leader that first computed it.
+  std::int64_t cached_tokens() const { return cached_tokens_; }
 
   // Stream: events since the last call; after the last choice with usage and [DONE].
   std::string take_events();
@@ -59,14 +61,17 @@ class Job {
     ChoiceStream stream;
     ChoiceResult result;
     bool opened = false;
+    bool cache_told = false;  // how much of its prompt was cached
   };
 
   void open(std::size_t choice);
+  void count_cached(std::size_t choice, const TokenEvent& event);
 
   JobSetup setup_;
   ChunkWriter writer_;
   std::vector<Choice> choices_;
   std::size_t open_choices_ = 0;
+  std::int64_t cached_tokens_ = 0;
   std::string events_;
 };
 

@@ -101,12 +101,14 @@ struct Pong {
   std::int64_t kv_blocks_used = 0;
   std::int64_t kv_blocks_touched = 0;  // that have ever held a token, or were touched at start
   std::int64_t prompt_tokens = 0;      // since start
+  std::int64_t cached_tokens = 0;      // since start; of prompt_tokens: found in the prefix cache
   std::int64_t generated_tokens = 0;   // since start
   template <typename V>
   void fields(V& v) {
     v("sequence", sequence), v("steps", steps), v("running", running), v("waiting", waiting);
     v("kv_blocks_used", kv_blocks_used), v("kv_blocks_touched", kv_blocks_touched);
-    v("prompt_tokens", prompt_tokens), v("generated_tokens", generated_tokens);
+    v("prompt_tokens", prompt_tokens), v("cached_tokens", cached_tokens);
+    v("generated_tokens", generated_tokens);
   }
 };
 
@@ -325,13 +327,17 @@ struct TokenEvent {
   std::vector<std::int64_t> tokens;           // new ones
   std::vector<TokenLogprob> logprobs;         // one a token where asked for
   std::vector<TokenLogprob> prompt_logprobs;  // of prompt tokens 1.., as far as they are new
-  std::string finish;                         // "", "stop", "length", "cancelled", "error"
-  std::string error_code;                     // code_name, where finish is "error"
+  // Of the prompt: found in the prefix cache. Told once, when all of the prompt is computed; else
+  // -1.
+  std::int64_t cached_tokens = -1;
+  std::string finish;      // "", "stop", "length", "cancelled", "error"
+  std::string error_code;  // code_name, where finish is "error"
   std::string error;
   template <typename V>
   void fields(V& v) {
     v("id", id), v("tokens", tokens), v("logprobs", logprobs);
-    v("prompt_logprobs", prompt_logprobs), v("finish", finish);
+    v("prompt_logprobs", prompt_logprobs), v("cached_tokens", cached_tokens);
+    v("finish", finish);
     v("error_code", error_code), v("error", error);
   }
 };

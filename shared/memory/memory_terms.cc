@@ -52,8 +52,13 @@ std::int64_t attention_width(const TermInputs& in) {
 std::int64_t widest_input(const TermInputs& in) {
   return std::max({in.model.hidden, attention_width(in), in.rank.shard.ffn.size()});
 }
-// The residual stream, and with several ranks the partial sums in f64 that they reduce.
-std::int64_t residual_copies(const TermInputs& in) { return in.tp == 1 ? 1 : 3; }
+// The residual stream, with several ranks the partial sums in f64 that they reduce, and what is
+// normed before it is added.
+std::int64_t residual_copies(const TermInputs& in) {
+  return (in.tp == 1 ? 1 : 3) + (in.model.has_post_norms ? 1 : 0);
+}
+// cos and sin; layers with a window may have a base of their own.
+std::int64_t rope_tables(const TermInputs& in) { return in.model.window_rope_base > 0 ? 4 : 2; }
 std::int64_t blocks_of_request(const TermInputs& in) {
   return ceil_div(in.step.context_length, kKvBlockTokens);
 }
@@ -86,15 +91,15 @@ Bytes host_cuda_scratch(const TermInputs& in) {
 
 std::string tables_formula(const TermInputs& in) {
   return fmt::format("{} positions x {} x 4 B (rope) + {} requests x {} blocks x 4 B",
-                     grouped(in.step.context_length), in.model.rope_dim,
+                     grouped(in.step.context_length), in.model.rope_dim * rope_tables(in) / 2,
                      in.step.max_running_requests, grouped(blocks_of_request(in)));
 }
 
 std::string activations_formula(const TermInputs& in) {
   return fmt::format("{} tokens x ({}{} + {} qkv + {} attention + {} ffn) x 4 B",
                      grouped(in.step.step_tokens_max), grouped(in.model.hidden),
-                     in.tp == 1 ? "" : fmt::format(" x {}", residual_copies(in)), qkv_width(in),
-                     attention_width(in), grouped(in.rank.shard.ffn.size()));
+                     residual_copies(in) == 1 ? "" : fmt::format(" x {}", residual_copies(in)),
+                     qkv_width(in), attention_width(in), grouped(in.rank.shard.ffn.size()));
 }
 
 std::string workspace_formula(const TermInputs& in) {
@@ -149,7 +154,7 @@ std::string process_formula(const TermInputs& in) {
 }  // namespace
 
 Bytes tables_bytes(const TermInputs& in) {
-  return 2 * floats(in.step.context_length, ceil_div(in.model.rope_dim, 2)) +
+  return rope_tables(in) * floats(in.step.context_length, ceil_div(in.model.rope_dim, 2)) +
          aligned(in.step.max_running_requests * blocks_of_request(in) * 4);
 }
 

@@ -38,6 +38,9 @@ Status check_host_cuda(const Options& options) {
         "tp: ranks on the host executor (--devices cuda:host) cannot add up over ranks; leave it "
         "1");
   }
+  if (options.kv_cache_dtype == "int8") {
+    return invalid("kv-cache-dtype: CUDA kernels keep keys and values as f16; leave it auto");
+  }
   if (options.activations == "int8") return {};
   return invalid("activations: CUDA kernels take int8 activations; leave it int8");
 }
@@ -45,9 +48,10 @@ Status check_host_cuda(const Options& options) {
 Status check_cpu(const ModelSpec& model, const Options& options) {
   const DeviceChoice choice = TRY(parse_device_choice(options.devices));
   if (choice.kind == DeviceKind::cuda_host) TRY(check_host_cuda(options));
-  if (options.kv_cache_dtype != "auto" && options.kv_cache_dtype != "f16") {
+  if (options.kv_cache_dtype == "bf16" || options.kv_cache_dtype == "fp8") {
     return invalid(
-        fmt::format("kv-cache-dtype: CPU ranks keep keys and values as f16, not {}; leave it auto",
+        fmt::format("kv-cache-dtype: CPU ranks keep keys and values as f16 or int8, not {}; leave "
+                    "it auto",
                     options.kv_cache_dtype));
   }
   if (options.ep > 1) return invalid("ep: CPU ranks do not divide experts; leave it 1");

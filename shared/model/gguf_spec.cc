@@ -11,6 +11,7 @@
 #include "shared/base/text.h"
 #include "shared/model/family.h"
 #include "shared/model/weight_groups.h"
+#include "shared/model/weight_table.h"
 
 namespace plimsoll {
 namespace {
@@ -18,7 +19,9 @@ namespace {
 // Sizes above these are damage, not models; they also keep every product below inside 63 bits.
 constexpr std::int64_t kSizeMax = 1 << 20;
 constexpr std::int64_t kLengthMax = (std::int64_t{1} << 31) - 1;
-constexpr std::int64_t kDefaultWindowPeriod = 6;  // of Gemma 3, where the file does not say
+// Of Gemma 3, where the file does not say.
+constexpr std::int64_t kDefaultWindowPeriod = 6;
+constexpr double kDefaultWindowRopeBase = 10'000;
 
 // Reads the keys of one architecture: "llama." + key.
 class Metadata {
@@ -106,6 +109,9 @@ Status read_rope(const GgufFile& file, const Metadata& metadata, ModelSpec& spec
   if (type == "linear") {
     const double old_factor = TRY(metadata.positive_or("rope.scale_linear", 1));
     spec.rope_scale = TRY(metadata.positive_or("rope.scaling.factor", old_factor));
+  }
+  if (spec.window > 0 && find_gguf_family(spec.architecture)->window == WindowRule::pattern) {
+    spec.window_rope_base = TRY(metadata.positive_or("rope.freq_base_swa", kDefaultWindowRopeBase));
   }
   const bool is_interleaved = spec.architecture == "llama" || spec.latent;
   spec.rope_pairing = is_interleaved ? RopePairing::interleaved : RopePairing::half_split;
@@ -250,6 +256,7 @@ Result<ModelSpec> describe_gguf_sizes(const GgufFile& file) {
   TRY(read_heads(metadata, spec));
   spec.context_length = TRY(metadata.size("context_length", kLengthMax));
   TRY(read_window(file, metadata, spec));
+  tell_features(find_gguf_family(spec.architecture)->features, spec);
   spec.vocab = TRY(read_vocab(file, metadata));
   TRY(file.required_float(metadata.key("attention.layer_norm_rms_epsilon")));
   spec.norm_eps = TRY(metadata.positive_or("attention.layer_norm_rms_epsilon", 0));

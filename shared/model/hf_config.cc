@@ -273,6 +273,7 @@ Result<HfConfig> parse_hf_config(const Json& json) {
   const bool tied = TRY(text.bool_or("tie_word_embeddings", family->defaults.tied_head));
   out.spec.tied_head = TRY(top.bool_or("tie_word_embeddings", tied));
   if (!out.spec.tied_head) out.features |= kSeparateHead;
+  tell_features(out.features, out.spec);
   out.quantisation = TRY(read_quantisation(text));
   if (out.quantisation.words.empty()) out.quantisation = TRY(read_quantisation(top));
   out.spec.quantisation = out.quantisation.words;

@@ -1,22 +1,14 @@
 // KvShape: what a token leaves in the KV cache of a rank, by kind of layer.
 #pragma once
 
-#include <optional>
-#include <string_view>
 #include <vector>
 
 #include "shared/base/units.h"
+#include "shared/model/kv_type.h"
 #include "shared/model/model_spec.h"
 #include "shared/model/shard_plan.h"
 
 namespace plimsoll {
-
-enum class KvType { f16, bf16, fp8, int8 };
-const char* kv_type_name(KvType type);  // "int8"
-std::optional<KvType> kv_type_from_name(std::string_view name);
-
-// Bytes of `elements` neighbours of one token and KV head. INT8 adds one f32 scale.
-Bytes kv_row_bytes(KvType type, std::int64_t elements);
 
 // Layers that keep the same.
 struct KvLayers {

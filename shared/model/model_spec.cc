@@ -19,16 +19,25 @@ namespace {
 constexpr std::int64_t kWeightsPerLayer = 9;
 
 // What the worker's graph can run, of the families that can be described.
-constexpr std::array<std::string_view, 1> kRunnable = {"llama"};
+struct Runnable {
+  std::string_view architecture;
+  std::string_view models;
+};
+constexpr std::array kRunnable = {Runnable{"llama", "SmolLM2, Llama 2 and 3, Mistral"},
+                                  Runnable{"qwen2", "Qwen 2 and 2.5"}, Runnable{"qwen3", "Qwen 3"},
+                                  Runnable{"gemma3", "Gemma 3"}};
 
 Status check_architecture(const GgufFile& file) {
   const std::string name = TRY_CONTEXT("this file does not say what kind of model it is: ",
                                        file.required_string("general.architecture"));
-  if (std::ranges::find(kRunnable, name) != kRunnable.end()) return {};
-  const std::vector<std::string> known(kRunnable.begin(), kRunnable.end());
+  if (std::ranges::find(kRunnable, name, &Runnable::architecture) != kRunnable.end()) return {};
+  std::vector<std::string> known;
+  for (const Runnable& row : kRunnable) {
+    known.push_back(fmt::format("{} ({})", row.architecture, row.models));
+  }
   return invalid(fmt::format(
       "the model's architecture is \"{}\" (GGUF metadata general.architecture), which cannot be "
-      "run; supported: {} (SmolLM2, Llama 2 and 3, Mistral)",
+      "run; supported: {}",
       to_valid_utf8(name), join(known, ", ")));
 }
 
@@ -50,6 +59,14 @@ Status check_rope(const GgufFile& file, const ModelSpec& spec) {
       fmt::format("GGUF metadata {} is \"{}\", which cannot be run; supported: none, "
                   "linear, and Llama 3's rope_freqs.weight",
                   key, to_valid_utf8(type)));
+}
+
+Status refuse_softcap(const GgufFile& file, const ModelSpec& spec) {
+  const std::string key = spec.architecture + ".final_logit_softcapping";
+  const double cap = TRY(file.float_or(key, 0));
+  if (cap == 0) return {};
+  return invalid(
+      fmt::format("GGUF metadata {} is {}; models that cap their logits cannot be run", key, cap));
 }
 
 // What the attention kernels can run.
@@ -87,6 +104,22 @@ Shapes needed_weights(const ModelSpec& spec) {
     const auto add = [&](std::string_view name, std::vector<std::int64_t> shape) {
       shapes[fmt::format("blk.{}.{}.weight", layer, name)] = std::move(shape);
     };
+    const auto add_bias = [&](std::string_view name, std::int64_t size) {
+      shapes[fmt::format("blk.{}.{}.bias", layer, name)] = {size};
+    };
+    if (spec.has_qkv_bias) {
+      add_bias("attn_q", q_width);
+      add_bias("attn_k", kv_width);
+      add_bias("attn_v", kv_width);
+    }
+    if (spec.has_qk_norms) {
+      add("attn_q_norm", {spec.head_dim});
+      add("attn_k_norm", {spec.head_dim});
+    }
+    if (spec.has_post_norms) {
+      add("post_attention_norm", {spec.hidden});
+      add("post_ffw_norm", {spec.hidden});
+    }
     add("attn_norm", {spec.hidden});
     add("attn_q", {q_width, spec.hidden});
     add("attn_k", {kv_width, spec.hidden});
@@ -151,13 +184,14 @@ Result<ModelSpec> read_model_spec(const GgufFile& file) {
   ModelSpec spec = TRY(describe_gguf_sizes(file));
   TRY(check_head_shape(spec));
   TRY(check_rope(file, spec));
-  // Attention is always over the whole context; within its window such a model is computed exactly.
-  if (spec.window > 0) spec.context_length = std::min(spec.context_length, spec.window);
-  spec.window = 0;
-  spec.full_layers.clear();
+  TRY(refuse_softcap(file, spec));
   TRY(check_weights(spec));
   spec.groups = TRY(gguf_groups(spec));
   return spec;
+}
+
+bool ModelSpec::has_window(std::int64_t layer) const {
+  return window > 0 && std::ranges::find(full_layers, layer) == full_layers.end();
 }
 
 Bytes ModelSpec::weight_bytes() const {

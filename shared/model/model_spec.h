@@ -69,6 +69,8 @@ struct ModelSpec {
   double rope_scale = 1;      // positions are divided by it (linear scaling)
   std::int64_t rope_dim = 0;  // leading dimensions of a head that are rotated
   RopePairing rope_pairing = RopePairing::interleaved;
+  // Base of layers with a window, whose positions are not scaled. 0: they rotate like the others.
+  double window_rope_base = 0;
   bool tied_head = false;       // the head is token_embd.weight
   bool has_rope_freqs = false;  // rope_freqs.weight divides each frequency (Llama 3)
 
@@ -78,6 +80,9 @@ struct ModelSpec {
   // 0: every layer attends to all, and full_layers is empty.
   std::int64_t window = 0;
   std::vector<std::int64_t> full_layers;
+  bool has_qkv_bias = false;
+  bool has_qk_norms = false;    // of each head of queries and keys, before they are rotated
+  bool has_post_norms = false;  // after attention and feed-forward, before they are added
   std::optional<VisionTower> vision;
   std::int64_t mtp_layers = 0;
   std::string quantisation;  // for people: "compressed-tensors INT4, groups of 32"; "" is none
@@ -93,6 +98,7 @@ struct ModelSpec {
     return layers * 2 * rank_kv_heads * head_dim * 2;
   }
   Bytes weight_bytes() const;  // of all groups, as stored
+  bool has_window(std::int64_t layer) const;
 };
 
 // A model that the worker's graph can run. Errors: an architecture that we cannot run (names those

@@ -276,9 +276,25 @@ const WeightInfo& named(const ModelSpec& spec, std::string_view name) {
   return *weight;
 }
 
+VectorPlan vector(std::string name, std::vector<VectorSlice> parts) {
+  VectorPlan plan{std::move(name), std::move(parts), 0};
+  for (const VectorSlice& part : plan.parts) {
+    plan.bytes += part.range.size() * static_cast<Bytes>(sizeof(float));
+  }
+  plan.bytes = round_up(plan.bytes, kWeightAlignment);
+  return plan;
+}
+
 void add_vector(const WeightInfo& weight, RankWeights& result) {
-  const Bytes bytes = weight.cols() * static_cast<Bytes>(sizeof(float));
-  result.vectors.push_back({weight.name, &weight, round_up(bytes, kWeightAlignment)});
+  result.vectors.push_back(vector(weight.name, {{&weight, {0, weight.cols()}}}));
+}
+
+// Beside those that every model's layers have.
+std::vector<std::string_view> norms_of_layer(const ModelSpec& spec) {
+  std::vector<std::string_view> names;
+  if (spec.has_qk_norms) names.insert(names.end(), {"attn_q_norm", "attn_k_norm"});
+  if (spec.has_post_norms) names.insert(names.end(), {"post_attention_norm", "post_ffw_norm"});
+  return names;
 }
 
 // Of the matrices whose columns the ranks share.
@@ -299,6 +315,14 @@ void add_layer(const ModelSpec& spec, const RankShard& shard, const Segments& se
   const Range kv = {shard.kv_heads.begin * spec.head_dim, shard.kv_heads.end * spec.head_dim};
   add_vector(weight("attn_norm"), result);
   add_vector(weight("ffn_norm"), result);
+  for (const std::string_view norm : norms_of_layer(spec)) add_vector(weight(norm), result);
+  if (spec.has_qkv_bias) {
+    const auto bias = [&](std::string_view of) -> const WeightInfo& {
+      return named(spec, fmt::format("blk.{}.{}.bias", layer, of));
+    };
+    result.vectors.push_back(vector(
+        name("qkv.bias"), {{&bias("attn_q"), q}, {&bias("attn_k"), kv}, {&bias("attn_v"), kv}}));
+  }
   result.matrices.push_back(
       matrix(name("qkv"), {with_rows(weight("attn_q"), q), with_rows(weight("attn_k"), kv),
                            with_rows(weight("attn_v"), kv)}));

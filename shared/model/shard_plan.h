@@ -70,11 +70,17 @@ struct MatrixPlan {
   Bytes packed_bytes = 0;  // of all parts, each rounded up to kWeightAlignment
 };
 
-// A vector that every rank holds whole, as f32 (norms, rope_freqs).
-struct VectorPlan {
-  std::string name;  // as in the file: "blk.3.attn_norm.weight"
+struct VectorSlice {
   const WeightInfo* weight = nullptr;
-  Bytes bytes = 0;  // rounded up to kWeightAlignment
+  Range range;
+};
+
+// A vector as f32: norms and rope_freqs, whole on every rank, under the file's name
+// ("blk.3.attn_norm.weight"), or "blk.3.qkv.bias", which is as long as the rank's qkv has rows.
+struct VectorPlan {
+  std::string name;
+  std::vector<VectorSlice> parts;  // one; of the bias q, k, v
+  Bytes bytes = 0;                 // rounded up to kWeightAlignment
 };
 
 struct RankWeights {

@@ -185,6 +185,12 @@ const WeightRow* find_gguf_row(std::string_view name) {
   return found == kTable.end() || name.empty() ? nullptr : found;
 }
 
+void tell_features(Features features, ModelSpec& model) {
+  model.has_qkv_bias = (features & kQkvBias) != 0;
+  model.has_qk_norms = (features & kQkNorm) != 0;
+  model.has_post_norms = (features & kSandwichNorms) != 0;
+}
+
 std::int64_t dim_size(const ModelSpec& model, Dim dim) {
   const LatentAttention latent = model.latent.value_or(LatentAttention{});
   switch (dim) {

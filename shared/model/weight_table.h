@@ -92,6 +92,9 @@ std::span<const WeightRow> weight_table();
 const WeightRow* find_hf_row(std::string_view name);
 const WeightRow* find_gguf_row(std::string_view name);
 
+// What the model's description says of its layers' weights.
+void tell_features(Features features, ModelSpec& model);
+
 std::int64_t dim_size(const ModelSpec& model, Dim dim);
 std::int64_t cut_count(const ModelSpec& model, CutBy by);  // of what it divides, in all
 

@@ -199,6 +199,9 @@ void read_flags(const OptionSources& sources, const po::options_description& des
     const bool has_value = written.size() < tokens[0].size();
     if (!has_value && i < flags.size() && !begins_option(flags[i])) tokens.push_back(flags[i++]);
     const OptionRow* row = find_option(std::string_view(written).substr(2));
+    if (row != nullptr && !has_value && tokens.size() == 1 && !row->alone.empty()) {
+      tokens.emplace_back(row->alone);
+    }
     if (row != nullptr) tokens[0].replace(2, written.size() - 2, row->name);
     if (row != nullptr && !row->bare.empty() && tokens.size() == 1 && !has_value) {
       collector.assign(row->name, row->bare, Source::flag, written);

@@ -44,7 +44,7 @@ Status check_assumptions(std::string_view text) {
   return {};
 }
 
-constexpr std::array<OptionRow, 36> kTable = {{
+constexpr std::array<OptionRow, 37> kTable = {{
     {.name = "model",
      .group = "Model",
      .field = &Options::model,
@@ -285,6 +285,15 @@ constexpr std::array<OptionRow, 36> kTable = {{
      .max = 60 * kSecond,
      .effect = Effect::live,
      .help = "Longest step that prompts may cause: running answers wait that long for a token."},
+    {.name = "disable-radix-cache",
+     .group = "Scheduling",
+     .field = &Options::disable_radix_cache,
+     .kind = OptionKind::word,
+     .words = kSwitch,
+     .alone = "on",
+     .effect = Effect::rolling,
+     .help = "Whether every prompt is computed whole, even where an earlier one began alike; the "
+             "flag alone means on."},
     {.name = "max-queued-requests",
      .group = "Scheduling",
      .field = &Options::max_queued_requests,

@@ -33,6 +33,7 @@ struct OptionRow {
   std::int64_t min = 0;
   std::int64_t max = 0;
   std::span<const std::string_view> words = {};  // the allowed ones, of a word
+  std::string_view alone = {};                   // what the flag without a value means
   std::string_view allowed = {};                 // of a checked text, for people
   // Of a text with rules of its own; `repeats`: a flag given twice adds, with a comma between.
   Status (*check)(std::string_view) = nullptr;

@@ -48,8 +48,9 @@ struct Options {
   // Scheduling
   std::optional<Tokens> chunked_prefill_size;  // most of a step; adapts below it
   milliseconds step_time_max{250};
-  std::int64_t max_queued_requests = 1024;  // waiting in the router, over all replicas
-  milliseconds hold_deadline{60'000};       // of requests while no replica is ready
+  std::string disable_radix_cache = "off";  // on · off
+  std::int64_t max_queued_requests = 1024;    // waiting in the router, over all replicas
+  milliseconds hold_deadline{60'000};         // of requests while no replica is ready
 
   // HTTP
   std::string host = "127.0.0.1";

@@ -177,9 +177,15 @@ bool Tokenizer::is_control(TokenId id) const { return state_->vocabulary.is_cont
 
 std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool with_control) const {
   std::string bytes;
+  bool begins = true;  // the first text, where encode() put a space
   for (const TokenId id : ids) {
     if (!state_->vocabulary.contains(id) || (is_control(id) && !with_control)) continue;
-    bytes += state_->vocabulary.bytes(id);
+    std::string_view own = state_->vocabulary.bytes(id);
+    if (!is_control(id) && std::exchange(begins, false) && state_->space_prefix &&
+        own.starts_with(' ')) {
+      own.remove_prefix(1);
+    }
+    bytes += own;
   }
   return to_valid_utf8(bytes);
 }

@@ -50,7 +50,8 @@ class Tokenizer {
   // An id outside the vocabulary: nullopt.
   std::optional<std::string_view> token_bytes(TokenId id) const;
   bool is_control(TokenId id) const;
-  // Text of ids; control tokens are left out unless asked for. Invalid UTF-8 becomes U+FFFD.
+  // Text of ids; control tokens are left out unless asked for. Invalid UTF-8 becomes U+FFFD. The
+  // space that a file asks to put before text is taken away again.
   std::string decode(const std::vector<TokenId>& ids, bool with_control) const;
 
   std::int64_t vocab_size() const;

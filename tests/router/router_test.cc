@@ -31,7 +31,8 @@ TEST(Router, AnswersACompletion) {
   const Json body = parsed(answer.body);
   EXPECT_EQ(body.find("choices")->as_array()[0].find("text")->as_string(), "abc");
   EXPECT_EQ(dump_json(*body.find("usage")),
-            R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5})");
+            R"({"prompt_tokens":2,"completion_tokens":3,"total_tokens":5,)"
+            R"("prompt_tokens_details":{"cached_tokens":0}})");
 }
 
 TEST(Router, StreamsEachStepAtOnce) {

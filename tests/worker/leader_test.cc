@@ -83,9 +83,10 @@ class Replica {
 
   std::unique_ptr<Leader> leader;
   std::optional<Channel> router;
+  std::vector<std::int64_t> told_cached;  // in events, in order
 
  private:
-  static void add(const TokenEvent& event, Answer& answer) {
+  void add(const TokenEvent& event, Answer& answer) {
     answer.tokens.insert(answer.tokens.end(), event.tokens.begin(), event.tokens.end());
     for (const TokenLogprob& token : event.logprobs) {
       answer.logprobs.push_back(token.logprob);
@@ -94,6 +95,7 @@ class Replica {
     for (const TokenLogprob& token : event.prompt_logprobs) {
       answer.prompt_logprobs.push_back(token.logprob);
     }
+    if (event.cached_tokens >= 0) told_cached.push_back(event.cached_tokens);
     if (event.finish.empty()) return;
     answer.finish = event.finish;
     answer.error_code = event.error_code;
@@ -223,7 +225,10 @@ TEST(Leader, AnAnswerOnKeptBlocksHasTheBitsOfOneComputedFromItsFirstToken) {
       warm.send(beginning_alike(id));
       EXPECT_TRUE(warm.finish(1)[id] == cold.finish(1)[id]);
       EXPECT_EQ(warm.leader->counters().cached_tokens, static_cast<Tokens>(64 * (id - 1)));
+      ASSERT_EQ(warm.told_cached.size(), id);  // once a request
+      EXPECT_EQ(warm.told_cached.back(), id == 1 ? 0 : 64);
       EXPECT_EQ(cold.leader->counters().cached_tokens, 0);
+      EXPECT_EQ(cold.told_cached, std::vector<std::int64_t>{0});
     }
   }
 }

@@ -57,6 +57,7 @@ class RankGroup {
     Blocks kv_blocks = 64;
     std::int64_t sequences_max = 16;
     int kept_weights = -1;  // a SealedBlock's descriptor, where there is one rank
+    KvType kv_type = KvType::f16;
   };
 
   explicit RankGroup(Options options) : options_(std::move(options)) { start(); }
@@ -128,6 +129,7 @@ class RankGroup {
                       .shards = shards,
                       .plan = exact_plan(spec, shards, index, options_.limits, **backend),
                       .limits = options_.limits,
+                      .kv_type = options_.kv_type,
                       .backend = std::move(*backend),
                       .collective = std::move(*collective)};
     if (options_.kept_weights >= 0) {

@@ -269,7 +269,7 @@ void embed(benchmark::State& state, DType dtype) {
   }
   std::vector<float> out(static_cast<std::size_t>(kPrefillTokens * kTable.cols));
   for (auto _ : state) {
-    backend->embed(table, ids, f32_view(out.data(), kPrefillTokens, kTable.cols));
+    backend->embed(table, ids, 1.0F, f32_view(out.data(), kPrefillTokens, kTable.cols));
   }
   state.SetItemsProcessed(state.iterations() * kPrefillTokens);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "shared/base/file.h"
+#include "tools/tiny_model/requantise.h"
 #include "tools/tiny_model/tiny_model.h"
 
 namespace plimsoll {
@@ -18,8 +19,11 @@ constexpr const char* kUsage =
     "                  [--layers N] [--hidden N] [--heads N] [--kv-heads N] [--head-dim N] [--ffn "
     "N]\n"
     "                  [--context N] [--head tied|own] [--rope-freqs yes|no] [--vocab-from FILE]\n"
+    "                  [--architecture llama|qwen2|qwen3|gemma3] [--window N] [--window-pattern "
+    "N]\n"
     "                  [--seed N]\n"
-    "Writes a GGUF model of architecture llama with random weights, for tests.\n";
+    "       tiny_model --requantise FILE --type TYPE --output FILE\n"
+    "Writes a GGUF model with random weights, or a real one in another type, for tests.\n";
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
@@ -45,16 +49,22 @@ bool read_choice(std::string_view text, std::pair<std::string_view, std::string_
 
 struct Arguments {
   TinyModel shape;
+  std::filesystem::path requantised;  // empty: random weights
   std::filesystem::path output;
 };
 
 bool read_option(std::string_view option, std::string_view value, Arguments& arguments) {
   TinyModel& shape = arguments.shape;
   const std::pair<std::string_view, std::int64_t*> sizes[] = {
-      {"--layers", &shape.layers},         {"--hidden", &shape.hidden},
-      {"--heads", &shape.heads},           {"--kv-heads", &shape.kv_heads},
-      {"--head-dim", &shape.head_dim},     {"--ffn", &shape.ffn},
-      {"--context", &shape.context_length}};
+      {"--layers", &shape.layers},
+      {"--hidden", &shape.hidden},
+      {"--heads", &shape.heads},
+      {"--kv-heads", &shape.kv_heads},
+      {"--head-dim", &shape.head_dim},
+      {"--ffn", &shape.ffn},
+      {"--context", &shape.context_length},
+      {"--window", &shape.window},
+      {"--window-pattern", &shape.window_pattern}};
   for (const auto& [name, size] : sizes) {
     if (name == option) return read_number(value, *size);
   }
@@ -66,7 +76,15 @@ bool read_option(std::string_view option, std::string_view value, Arguments& arg
   if (option == "--seed") return read_number(value, shape.seed);
   if (option == "--head") return read_choice(value, {"tied", "own"}, shape.tied_head);
   if (option == "--rope-freqs") return read_choice(value, {"yes", "no"}, shape.rope_freqs);
+  if (option == "--architecture") {
+    shape.architecture = value;
+    return true;
+  }
   if (option == "--vocab-from") shape.vocab_from = value;
+  if (option == "--requantise") {
+    arguments.requantised = value;
+    return true;
+  }
   if (option == "--output") arguments.output = value;
   return option == "--vocab-from" || option == "--output";
 }
@@ -86,7 +104,11 @@ int run(std::span<char*> words) {
     return kExitUsage;
   }
   const auto write = [&]() -> Status {
-    return write_file(arguments.output, TRY(make_tiny_model(arguments.shape)));
+    if (arguments.requantised.empty()) {
+      return write_file(arguments.output, TRY(make_tiny_model(arguments.shape)));
+    }
+    const GgufFile file = TRY(GgufFile::open(arguments.requantised));
+    return write_file(arguments.output, TRY(requantise(file, arguments.shape.type)));
   };
   const Status status = write();
   if (status) return 0;

@@ -210,4 +210,18 @@ std::vector<std::byte> quantise(DType dtype, std::span<const float> values) {
   return blocks;
 }
 
+DType type_or_stand_in(DType type, std::int64_t cols) {
+  if (cols % dtype_info(type).block_length == 0) return type;
+  switch (type) {
+    case DType::q4_k:
+      return DType::q5_0;
+    case DType::q5_k:
+      return DType::q5_1;
+    case DType::q6_k:
+      return DType::q8_0;
+    default:
+      return type;
+  }
+}
+
 }  // namespace plimsoll

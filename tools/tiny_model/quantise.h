@@ -14,4 +14,8 @@ namespace plimsoll {
 // REQUIRES: a multiple of the type's block length.
 std::vector<std::byte> quantise(DType dtype, std::span<const float> values);
 
+// The type itself, or, where a row is no multiple of a K-quant's 256 columns, the same stand-in as
+// in llama.cpp: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K.
+DType type_or_stand_in(DType type, std::int64_t cols);
+
 }  // namespace plimsoll

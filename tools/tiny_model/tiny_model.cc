@@ -1,12 +1,15 @@
 #include "tools/tiny_model/tiny_model.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "shared/model/family.h"
 #include "shared/model/gguf.h"
 #include "tools/tiny_model/gguf_writer.h"
 #include "tools/tiny_model/quantise.h"
@@ -49,20 +52,6 @@ std::int64_t file_type(DType type) {
   return 0;
 }
 
-DType type_for(DType type, std::int64_t cols) {
-  if (cols % dtype_info(type).block_length == 0) return type;
-  switch (type) {
-    case DType::q4_k:
-      return DType::q5_0;
-    case DType::q5_k:
-      return DType::q5_1;
-    case DType::q6_k:
-      return DType::q8_0;
-    default:
-      return type;
-  }
-}
-
 Status check_shape(const TinyModel& shape) {
   const std::pair<std::string_view, std::int64_t> sizes[] = {
       {"layers", shape.layers},         {"hidden", shape.hidden},     {"heads", shape.heads},
@@ -73,6 +62,13 @@ Status check_shape(const TinyModel& shape) {
       return invalid(fmt::format("tiny model: {} is {}; expected 1 to {}", name, size, kSizeMax));
     }
   }
+  const Family* family = find_gguf_family(shape.architecture);
+  if (family == nullptr || !family->expert_count.empty()) {
+    return invalid(
+        fmt::format("tiny model: the architecture is \"{}\"; expected llama, qwen2, "
+                    "qwen3 or gemma3",
+                    shape.architecture));
+  }
   if (shape.heads % shape.kv_heads != 0) {
     return invalid(fmt::format("tiny model: kv-heads is {}; expected a divisor of the {} heads",
                                shape.kv_heads, shape.heads));
@@ -82,7 +78,7 @@ Status check_shape(const TinyModel& shape) {
         fmt::format("tiny model: head-dim is {}; expected an even number", shape.head_dim));
   }
   for (const std::int64_t cols : {shape.hidden, shape.heads * shape.head_dim, shape.ffn}) {
-    const DTypeInfo& type = dtype_info(type_for(shape.type, cols));
+    const DTypeInfo& type = dtype_info(type_or_stand_in(shape.type, cols));
     if (cols % type.block_length != 0) {
       return invalid(
           fmt::format("tiny model: rows of {} columns cannot be stored as {}; expected a "
@@ -114,25 +110,32 @@ std::int64_t vocab_size(const Metadata& tokenizer) {
 class Maker {
  public:
   Maker(const TinyModel& shape, std::int64_t vocab)
-      : shape_(shape), vocab_(vocab), random_(shape.seed) {}
+      : shape_(shape),
+        vocab_(vocab),
+        features_(find_gguf_family(shape.architecture)->features),
+        random_(shape.seed) {}
 
   void add_metadata(const Metadata& tokenizer) {
-    writer_.add("general.architecture", std::string("llama"));
+    writer_.add("general.architecture", shape_.architecture);
     writer_.add("general.name", fmt::format("tiny {}", dtype_info(shape_.type).name));
     writer_.add("general.file_type", file_type(shape_.type));
     writer_.add("general.quantization_version", std::int64_t{2});
-    writer_.add("llama.block_count", shape_.layers);
-    writer_.add("llama.context_length", shape_.context_length);
-    writer_.add("llama.embedding_length", shape_.hidden);
-    writer_.add("llama.feed_forward_length", shape_.ffn);
-    writer_.add("llama.attention.head_count", shape_.heads);
-    writer_.add("llama.attention.head_count_kv", shape_.kv_heads);
-    writer_.add("llama.attention.key_length", shape_.head_dim);
-    writer_.add("llama.attention.value_length", shape_.head_dim);
-    writer_.add("llama.attention.layer_norm_rms_epsilon", 1e-5);
-    writer_.add("llama.rope.dimension_count", shape_.head_dim);
-    writer_.add("llama.rope.freq_base", 10000.0);
-    writer_.add("llama.vocab_size", vocab_);
+    add_sized("block_count", shape_.layers);
+    add_sized("context_length", shape_.context_length);
+    add_sized("embedding_length", shape_.hidden);
+    add_sized("feed_forward_length", shape_.ffn);
+    add_sized("attention.head_count", shape_.heads);
+    add_sized("attention.head_count_kv", shape_.kv_heads);
+    add_sized("attention.key_length", shape_.head_dim);
+    add_sized("attention.value_length", shape_.head_dim);
+    writer_.add(fmt::format("{}.attention.layer_norm_rms_epsilon", shape_.architecture), 1e-5);
+    add_sized("rope.dimension_count", shape_.head_dim);
+    writer_.add(fmt::format("{}.rope.freq_base", shape_.architecture), rope_base());
+    add_sized("vocab_size", vocab_);
+    if (shape_.window > 0) add_sized("attention.sliding_window", shape_.window);
+    if (shape_.window_pattern > 0) {
+      add_sized("attention.sliding_window_pattern", shape_.window_pattern);
+    }
     for (const auto& [key, value] : tokenizer) writer_.add(key, value);
   }
 
@@ -141,7 +144,7 @@ class Maker {
     const double spread = 2 / std::sqrt(static_cast<double>(shape_.hidden));
     add_matrix("token_embd", vocab_, shape_.hidden, spread);
     for (std::int64_t layer = 0; layer < shape_.layers; ++layer) add_layer(layer);
-    add_norm("output_norm");
+    add_norm("output_norm", shape_.hidden);
     if (!shape_.tied_head) add_matrix("output", vocab_, shape_.hidden, spread);
     if (shape_.rope_freqs) add_rope_freqs();
   }
@@ -160,7 +163,7 @@ class Maker {
   void add_matrix(std::string_view name, std::int64_t rows, std::int64_t cols, double deviation) {
     std::vector<float> values(static_cast<std::size_t>(rows * cols));
     for (float& value : values) value = static_cast<float>(normal() * deviation);
-    const DType type = type_for(shape_.type, cols);
+    const DType type = type_or_stand_in(shape_.type, cols);
     writer_.add_weight(fmt::format("{}.weight", name), type, {rows, cols}, quantise(type, values));
   }
 
@@ -169,21 +172,65 @@ class Maker {
     add_matrix(name, rows, cols, 1 / std::sqrt(static_cast<double>(cols)));
   }
 
-  void add_vector(std::string_view name, const std::vector<float>& values) {
-    writer_.add_weight(fmt::format("{}.weight", name), DType::f32, {std::ssize(values)},
+  void add_sized(std::string_view key, std::int64_t value) {
+    writer_.add(fmt::format("{}.{}", shape_.architecture, key), value);
+  }
+
+  void add_vector(std::string_view name, const std::vector<float>& values,
+                  std::string_view kind = "weight") {
+    writer_.add_weight(fmt::format("{}.{}", name, kind), DType::f32, {std::ssize(values)},
                        quantise(DType::f32, values));
   }
 
-  void add_norm(std::string_view name) {
-    std::vector<float> values(static_cast<std::size_t>(shape_.hidden));
+  void add_bias(std::string_view name, std::int64_t size) {
+    std::vector<float> values(static_cast<std::size_t>(size));
+    for (float& value : values) value = static_cast<float>(0.5 * normal());
+    add_vector(name, values, "bias");
+  }
+
+  // Of Gemma 3's layers with a window it is 10,000.
+  double rope_base() const { return shape_.architecture == "gemma3" ? 1e6 : 1e4; }
+
+  bool has(Features feature) const { return (features_ & feature) != 0; }
+
+  // What some families have beside Llama's weights.
+  void add_further(std::int64_t layer) {
+    const auto name = [layer](std::string_view weight) {
+      return fmt::format("blk.{}.{}", layer, weight);
+    };
+    if (has(feature::kQkvBias)) {
+      add_bias(name("attn_q"), shape_.heads * shape_.head_dim);
+      add_bias(name("attn_k"), shape_.kv_heads * shape_.head_dim);
+      add_bias(name("attn_v"), shape_.kv_heads * shape_.head_dim);
+    }
+    if (has(feature::kQkNorm)) {
+      add_norm(name("attn_q_norm"), shape_.head_dim);
+      add_norm(name("attn_k_norm"), shape_.head_dim);
+    }
+    if (has(feature::kSandwichNorms)) {
+      add_norm(name("post_attention_norm"), shape_.hidden);
+      add_norm(name("post_ffw_norm"), shape_.hidden);
+    }
+  }
+
+  void add_norm(std::string_view name, std::int64_t size) {
+    std::vector<float> values(static_cast<std::size_t>(size));
     for (float& value : values) value = static_cast<float>(1 + 0.1 * normal());
     add_vector(name, values);
   }
 
-  // As Llama 3 does: high frequencies stay, low ones are divided by eight.
+  // As Llama 3 does: of waves up to 64 positions long frequencies stay, of those above 256 they are
+  // divided by eight, and between by what lies between.
   void add_rope_freqs() {
-    std::vector<float> values(static_cast<std::size_t>(shape_.head_dim / 2), 1.0F);
-    for (std::size_t i = values.size() / 2; i < values.size(); ++i) values[i] = 8.0F;
+    constexpr double kFactor = 8, kLongest = 256, kShortest = 64;
+    std::vector<float> values(static_cast<std::size_t>(shape_.head_dim / 2));
+    for (std::size_t j = 0; j < values.size(); ++j) {
+      const double exponent = 2 * static_cast<double>(j) / static_cast<double>(shape_.head_dim);
+      const double wave = 2 * std::numbers::pi * std::pow(rope_base(), exponent);
+      const double smooth =
+          std::clamp((kLongest / wave - 1) / (kLongest / kShortest - 1), 0.0, 1.0);
+      values[j] = static_cast<float>(1 / ((1 - smooth) / kFactor + smooth));
+    }
     add_vector("rope_freqs", values);
   }
 
@@ -193,19 +240,21 @@ class Maker {
     };
     const std::int64_t q_width = shape_.heads * shape_.head_dim;
     const std::int64_t kv_width = shape_.kv_heads * shape_.head_dim;
-    add_norm(name("attn_norm"));
+    add_norm(name("attn_norm"), shape_.hidden);
     add_linear(name("attn_q"), q_width, shape_.hidden);
     add_linear(name("attn_k"), kv_width, shape_.hidden);
     add_linear(name("attn_v"), kv_width, shape_.hidden);
     add_linear(name("attn_output"), shape_.hidden, q_width);
-    add_norm(name("ffn_norm"));
+    add_norm(name("ffn_norm"), shape_.hidden);
     add_linear(name("ffn_gate"), shape_.ffn, shape_.hidden);
     add_linear(name("ffn_up"), shape_.ffn, shape_.hidden);
     add_linear(name("ffn_down"), shape_.hidden, shape_.ffn);
+    add_further(layer);
   }
 
   const TinyModel& shape_;
   std::int64_t vocab_;
+  Features features_;
   std::mt19937_64 random_;
   GgufWriter writer_;
 };

@@ -1,4 +1,5 @@
-// TinyModel: small `llama` models with random weights and a byte-level BPE vocabulary, for tests.
+// TinyModel: small models of each family with random weights and a byte-level BPE vocabulary, for
+// tests.
 //
 // Weights are scaled so that activations keep their size from layer to layer and logits spread over
 // a few units: what such a model says is noise, but every bug in the arithmetic shows in it. The
@@ -15,6 +16,7 @@
 namespace plimsoll {
 
 struct TinyModel {
+  std::string architecture = "llama";  // qwen2, qwen3, gemma3
   // Of all matrices; where a row is no multiple of a K-quant's 256 columns, the same stand-in as in
   // llama.cpp: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K.
   DType type = DType::q4_0;
@@ -26,7 +28,9 @@ struct TinyModel {
   std::int64_t ffn = 256;
   std::int64_t context_length = 512;
   bool tied_head = true;
-  bool rope_freqs = false;  // as in Llama 3
+  bool rope_freqs = false;          // as in Llama 3
+  std::int64_t window = 0;          // tokens; 0: every layer attends to all
+  std::int64_t window_pattern = 0;  // of gemma3: every so many-th layer attends to all
   // Copies the tokenizer (and so the size of the vocabulary) of this GGUF file; empty: 256 bytes,
   // three special tokens and a few merges, with a ChatML template.
   std::filesystem::path vocab_from = {};

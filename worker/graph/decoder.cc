@@ -34,6 +34,7 @@ DecoderBuffers decoder_buffer_shapes(const ModelSpec& spec, const ShardPlan& sha
   buffers.qkv = shape(limits.rows_max, qkv_cols(spec, shard));
   buffers.attention = shape(limits.rows_max, shard.heads.size() * spec.head_dim);
   buffers.ffn = shape(limits.rows_max, shard.ffn.size());
+  buffers.branch = shape(spec.has_post_norms ? limits.rows_max : 0, spec.hidden);
   buffers.partial = sums_view(nullptr, alone ? 0 : limits.rows_max, spec.hidden);
   buffers.logit_inputs = shape(limits.logit_rows_max, spec.hidden);
   buffers.logits = shape(limits.logit_rows_max, shard.vocab.size());
@@ -43,7 +44,7 @@ DecoderBuffers decoder_buffer_shapes(const ModelSpec& spec, const ShardPlan& sha
 
 Bytes activation_bytes(const DecoderBuffers& shapes) {
   return view_bytes(shapes.x) + view_bytes(shapes.qkv) + view_bytes(shapes.attention) +
-         view_bytes(shapes.ffn) + view_bytes(shapes.partial);
+         view_bytes(shapes.ffn) + view_bytes(shapes.branch) + view_bytes(shapes.partial);
 }
 
 Bytes logit_bytes(const DecoderBuffers& shapes) {
@@ -73,7 +74,8 @@ Result<TensorView> Decoder::run(const Input& input) {
   CHECK(rows <= parts_.buffers.x.rows);
   CHECK(std::ssize(input.logit_rows) <= parts_.buffers.logit_inputs.rows);
   const TensorView x = parts_.buffers.x.slice_rows(0, rows);  // [rows, hidden]
-  parts_.backend->embed(parts_.weights->embedding_table(), input.ids, x);
+  parts_.backend->embed(parts_.weights->embedding_table(), input.ids,
+                        parts_.family->embedding_scale(*parts_.spec), x);
   for (std::int64_t layer = 0; layer < parts_.spec->layers; ++layer) {
     TRY(run_layer(layer, input, x));
   }
@@ -92,25 +94,40 @@ Status Decoder::run_layer(std::int64_t index, const Input& input, TensorView x) 
                           .weight = &layer.qkv,
                           .epilogue = Epilogue::store,
                           .out = qkv});
+  const bool has_window = parts_.spec->has_window(index);
   parts_.backend->attention({.qkv = qkv,
+                             .bias = layer.qkv_bias,
+                             .q_norm = {layer.q_norm, eps},
+                             .k_norm = {layer.k_norm, eps},
                              .sequences = input.sequences,
                              .cache = input.cache,
                              .layer = index,
                              .heads = shard_.heads.size(),
-                             .scale = parts_.family->attention_scale(parts_.spec->head_dim),
-                             .rope = parts_.rope,
+                             .scale = parts_.family->attention_scale(*parts_.spec),
+                             .window = has_window ? parts_.spec->window : 0,
+                             .rope = has_window ? parts_.rope.window : parts_.rope.full,
                              .out = attention});
-  TRY(add_over_ranks(layer.attn_output, attention, x));
+  TRY(add_over_ranks(layer.attn_output, attention, layer.post_attention_norm, x));
   parts_.backend->linear({.in = x,
                           .norm = {layer.ffn_norm, eps},
                           .weight = &layer.gate_up,
-                          .epilogue = Epilogue::silu_mul,
+                          .epilogue = parts_.family->gate,
                           .out = ffn});
-  return add_over_ranks(layer.ffn_down, ffn, x);
+  return add_over_ranks(layer.ffn_down, ffn, layer.post_ffn_norm, x);
+}
+
+Status Decoder::add_over_ranks(const PackedMatrix& weight, TensorView in, const float* post_norm,
+                               TensorView x) {
+  if (post_norm == nullptr) return sum_over_ranks(weight, in, x);
+  const TensorView branch = parts_.buffers.branch.slice_rows(0, x.rows);
+  std::fill_n(branch.f32(), branch.rows * branch.stride, 0.0F);
+  TRY(sum_over_ranks(weight, in, branch));
+  parts_.backend->add_normed(branch, {post_norm, static_cast<float>(parts_.spec->norm_eps)}, x);
+  return {};
 }
 
 // x += the sum over ranks of weight · in.
-Status Decoder::add_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x) {
+Status Decoder::sum_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x) {
   if (parts_.collective->size() == 1) {
     parts_.backend->linear(
         {.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::add, .out = x});

@@ -1,9 +1,11 @@
 // Decoder: the one decoder graph, written over Backend and Collective; no backend code in it.
 //
 // x = embedding[ids]; per layer: x += attn_output(attention(qkv(norm(x)))), then
-// x += down(silu(gate(norm(x))) * up(norm(x))); logits = head(norm(x)), for chosen rows only. With
-// more than one rank each holds some heads and some feed-forward columns, and the two sums into x
-// are all-reduced. Allocates nothing in a step.
+// x += down(act(gate(norm(x))) * up(norm(x))); logits = head(norm(x)), for chosen rows only. What a
+// family has beside that (biases, norms of heads, norms before what is added to x, windows) is
+// there where its weights or its row in family.h say so. With more than one rank each holds some
+// heads and some feed-forward columns, and the two sums into x are all-reduced. Allocates nothing
+// in a step.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +17,7 @@
 #include "shared/model/shard_plan.h"
 #include "worker/collective/collective.h"
 #include "worker/graph/family.h"
+#include "worker/graph/rope.h"
 #include "worker/graph/weights.h"
 
 namespace plimsoll {
@@ -28,11 +31,12 @@ struct DecoderLimits {
 
 // Memory for the intermediate values of a step, as views of the full size.
 struct DecoderBuffers {
-  TensorView x;             // [rows, hidden]: the residual stream, the same on every rank
-  TensorView qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
-  TensorView attention;     // [rows, heads * head_dim]
-  TensorView ffn;           // [rows, ffn]
-  SumsView partial;         // [rows, hidden]; no rows where there is one rank
+  TensorView x;          // [rows, hidden]: the residual stream, the same on every rank
+  TensorView qkv;        // [rows, (heads + 2 kv_heads) * head_dim]
+  TensorView attention;  // [rows, heads * head_dim]
+  TensorView ffn;        // [rows, ffn]
+  TensorView branch;     // [rows, hidden]: what a norm is applied to before it is added; or no rows
+  SumsView partial;      // [rows, hidden]; no rows where there is one rank
   TensorView logit_inputs;  // [logit_rows, hidden]
   TensorView logits;        // [logit_rows, vocab of the rank]
   // [logit_rows, vocab] of this process's memory; of rank 0 of several, and where a backend's
@@ -61,7 +65,7 @@ class Decoder {
     Backend* backend = nullptr;
     Collective* collective = nullptr;
     DecoderBuffers buffers;
-    RopeTable rope;
+    RopeTables rope;
   };
   // REQUIRES: everything pointed at outlives the decoder.
   explicit Decoder(const Parts& parts);
@@ -77,7 +81,10 @@ class Decoder {
   Result<TensorView> run(const Input& input);
 
  private:
-  Status add_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x);
+  // x += the sum over ranks of weight · in; normed first where there is a norm.
+  Status add_over_ranks(const PackedMatrix& weight, TensorView in, const float* post_norm,
+                        TensorView x);
+  Status sum_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x);
   Status run_layer(std::int64_t index, const Input& input, TensorView x);
   Result<TensorView> run_head(const Input& input, TensorView x);
 

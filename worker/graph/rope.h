@@ -9,12 +9,19 @@
 
 namespace plimsoll {
 
-// Bytes of cos and sin for that many positions.
+// By kind of layer; the same table where both rotate alike.
+struct RopeTables {
+  RopeTable full;
+  RopeTable window;  // of layers with a window
+};
+
+// Bytes of cos and sin for that many positions, of all tables.
 Bytes rope_table_bytes(const ModelSpec& spec, Tokens positions);
 
 // Fills `memory` (rope_table_bytes long): angle(position, j) = position / rope_scale *
-// rope_base^(-2j / rope_dim) / freqs[j], in double. `freqs` may be null (all 1).
-RopeTable make_rope_table(const ModelSpec& spec, Tokens positions, const float* freqs,
-                          std::span<std::byte> memory);
+// rope_base^(-2j / rope_dim) / freqs[j], in double. `freqs` may be null (all 1). Layers with a base
+// of their own have neither scale nor freqs.
+RopeTables make_rope_tables(const ModelSpec& spec, Tokens positions, const float* freqs,
+                            std::span<std::byte> memory);
 
 }  // namespace plimsoll

@@ -51,6 +51,11 @@ const float** ModelWeights::vector(std::string_view name) {
   LayerWeights& layer = layers[in_layer->layer];
   if (in_layer->rest == "attn_norm.weight") return &layer.attn_norm;
   if (in_layer->rest == "ffn_norm.weight") return &layer.ffn_norm;
+  if (in_layer->rest == "qkv.bias") return &layer.qkv_bias;
+  if (in_layer->rest == "attn_q_norm.weight") return &layer.q_norm;
+  if (in_layer->rest == "attn_k_norm.weight") return &layer.k_norm;
+  if (in_layer->rest == "post_attention_norm.weight") return &layer.post_attention_norm;
+  if (in_layer->rest == "post_ffw_norm.weight") return &layer.post_ffn_norm;
   return nullptr;
 }
 

@@ -14,10 +14,15 @@ namespace plimsoll {
 struct LayerWeights {
   const float* attn_norm = nullptr;  // [hidden]
   PackedMatrix qkv;                  // [(heads + 2 kv_heads) * head_dim, hidden]
-  PackedMatrix attn_output;          // [hidden, heads * head_dim]
-  const float* ffn_norm = nullptr;   // [hidden]
-  PackedMatrix gate_up;              // two parts of [ffn, hidden]
-  PackedMatrix ffn_down;             // [hidden, ffn]
+  const float* qkv_bias = nullptr;   // of its rows, or none
+  const float* q_norm = nullptr;     // [head_dim], or none
+  const float* k_norm = nullptr;
+  PackedMatrix attn_output;                    // [hidden, heads * head_dim]
+  const float* post_attention_norm = nullptr;  // [hidden], or none
+  const float* ffn_norm = nullptr;             // [hidden]
+  PackedMatrix gate_up;                        // two parts of [ffn, hidden]
+  PackedMatrix ffn_down;                       // [hidden, ffn]
+  const float* post_ffn_norm = nullptr;        // [hidden], or none
 };
 
 struct ModelWeights {

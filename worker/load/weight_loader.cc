@@ -1,6 +1,8 @@
 #include "worker/load/weight_loader.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -47,9 +49,13 @@ class Loader {
     auto* values = reinterpret_cast<float*>(destination.data());
     vector = values;
     if (state_ == ArenaWeights::packed) return {};
-    dequantise(plan.weight->dtype, file_.bytes_of(*plan.weight).data(), plan.weight->cols(),
-               values);
-    drop(*plan.weight);
+    for (const VectorSlice& part : plan.parts) {
+      std::vector<float> whole(static_cast<std::size_t>(part.weight->cols()));
+      dequantise(part.weight->dtype, file_.bytes_of(*part.weight).data(), part.weight->cols(),
+                 whole.data());
+      values = std::copy(whole.begin() + part.range.begin, whole.begin() + part.range.end, values);
+      drop(*part.weight);
+    }
     return {};
   }
 

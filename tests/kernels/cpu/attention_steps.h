@@ -27,6 +27,7 @@ struct Shape {
   std::int64_t window = 0;
   bool bias = false;
   bool norms = false;
+  KvType kv_type = KvType::f16;
 };
 
 inline double from_half(std::uint16_t half) {
@@ -71,8 +72,10 @@ class Attention {
     make_rope();
     make_vectors();
     make_sequences(lengths);
-    cache_ = {nullptr, static_cast<std::int64_t>(sequences_.size()) * kContext / kKvBlockTokens,
-              kLayers, shape.kv_heads, shape.head_dim};
+    cache_ = {
+        nullptr,        static_cast<std::int64_t>(sequences_.size()) * kContext / kKvBlockTokens,
+        kLayers,        shape.kv_heads,
+        shape.head_dim, shape.kv_type};
     const Bytes bytes = cache_.blocks * cache_.block_bytes();
     cache_memory_.assign(static_cast<std::size_t>(bytes / 2), options.garbage);
     cache_.data = reinterpret_cast<std::byte*>(cache_memory_.data());
@@ -140,11 +143,22 @@ class Attention {
                 bool value) const {
     const std::int64_t dim = shape_.head_dim;
     const std::int64_t slot = token % kKvBlockTokens;
-    const std::int64_t page = sequence.blocks[static_cast<std::size_t>(token / kKvBlockTokens)] *
-                                  cache_.block_bytes() / 2 +
-                              (kLayer * shape_.kv_heads + head) * 2 * dim * kKvBlockTokens;
+    const std::byte* page =
+        cache_.data +
+        sequence.blocks[static_cast<std::size_t>(token / kKvBlockTokens)] * cache_.block_bytes() +
+        (kLayer * shape_.kv_heads + head) * cache_.head_bytes();
     const std::int64_t at = value ? (kKvBlockTokens + slot) * dim + d : d * kKvBlockTokens + slot;
-    return from_half(cache_memory_[static_cast<std::size_t>(page + at)]);
+    if (shape_.kv_type == KvType::f16) {
+      return from_half(reinterpret_cast<const std::uint16_t*>(page)[at]);
+    }
+    return static_cast<double>(reinterpret_cast<const std::int8_t*>(page)[at]) *
+           scale_of(page, slot + (value ? kKvBlockTokens : 0));
+  }
+
+  // Of an int8 page: the keys' scales, then the values'.
+  double scale_of(const std::byte* page, std::int64_t index) const {
+    const std::byte* scales = page + 2 * shape_.head_dim * kKvBlockTokens;
+    return reinterpret_cast<const float*>(scales)[index];
   }
 
   // One head of a row with its bias, normed, in double precision.

@@ -168,6 +168,84 @@ TEST_P(AttentionPath, RunsWithoutRotation) {
   EXPECT_LT(attention.error(attention.sequence(0), 32), 3e-6);
 }
 
+TEST_P(AttentionPath, Int8KeysAndValuesAreReadAsStored) {
+  const Shape shapes[] = {
+      {2, 2, 32, 32},
+      {8, 2, 80, 40},
+      {2, 1, 256, 64, true},
+      {16, 1, 40, 40},
+      {.heads = 4, .kv_heads = 1, .head_dim = 64, .rope_dim = 64, .window = 100}};
+  for (Shape shape : shapes) {
+    SCOPED_TRACE(std::to_string(shape.heads) + " heads, dim " + std::to_string(shape.head_dim));
+    shape.kv_type = KvType::int8;
+    Attention attention(shape, {290}, options());
+    attention.prefill(0, 290);
+    for (const std::int64_t token : {0, 1, 31, 32, 63, 255, 256, 257, 289}) {
+      EXPECT_LT(attention.error(attention.sequence(0), token), 3e-6) << "token " << token;
+    }
+  }
+}
+
+TEST_P(AttentionPath, StoresInt8WithinHalfAStepOfTheLargestElement) {
+  const Shape shape = {
+      .heads = 4, .kv_heads = 2, .head_dim = 80, .rope_dim = 48, .kv_type = KvType::int8};
+  Attention attention(shape, {70}, options());
+  attention.prefill(0, 70);
+  const Sequence& sequence = attention.sequence(0);
+  const auto check = [&](const std::vector<double>& exact, std::int64_t token, std::int64_t head,
+                         bool value) {
+    double most = 0;
+    for (const double x : exact) most = std::max(most, std::abs(x));
+    for (std::int64_t d = 0; d < 80; ++d) {
+      EXPECT_NEAR(attention.stored(sequence, token, head, d, value),
+                  exact[static_cast<std::size_t>(d)], most / 127 / 2 + 1e-5);
+    }
+  };
+  for (std::int64_t token = 0; token < 70; ++token) {
+    for (std::int64_t head = 0; head < 2; ++head) {
+      check(attention.rotated(sequence, token, 4 + head), token, head, false);
+      check(attention.normed(sequence, token, 6 + head), token, head, true);
+    }
+  }
+}
+
+TEST_P(AttentionPath, Int8GivesTheSameBitsHoweverChunkedSharedAndThreaded) {
+  Shape shape = kSmol;
+  shape.kv_type = KvType::int8;
+  const std::vector<std::int64_t> lengths = {530, 40};
+  Attention whole(shape, lengths, options());
+  whole.prefill(0, 530);
+  for (const std::int64_t chunk : {1, 33, 250}) {
+    Attention::Options with = options();
+    with.threads = 3;
+    with.table_seed = 4;
+    Attention chunked(shape, lengths, with);
+    chunked.step({{0, 30}, {1, 40}});
+    chunked.prefill(0, chunk);
+    EXPECT_TRUE(same_bits(chunked.sequence(0).out, whole.sequence(0).out)) << "chunk " << chunk;
+  }
+}
+
+TEST_P(AttentionPath, AnInt8TokenThatIsNotFiniteShowsInWhatSeesIt) {
+  Shape shape = {.heads = 2, .kv_heads = 1, .head_dim = 64, .rope_dim = 64};
+  shape.kv_type = KvType::int8;
+  for (const float bad : {std::nanf(""), INFINITY}) {
+    Attention attention(shape, {40}, options());
+    Sequence& sequence = attention.sequence(0);
+    const std::int64_t value_of_20 = 20 * attention.qkv_width() + 3 * 64;
+    sequence.qkv[static_cast<std::size_t>(value_of_20 + 5)] = bad;
+    attention.prefill(0, 40);
+    const auto is_finite = [&](std::int64_t token) {
+      const auto begin = sequence.out.begin() + token * attention.out_width();
+      return std::all_of(begin, begin + attention.out_width(),
+                         [](float x) { return std::isfinite(x); });
+    };
+    EXPECT_TRUE(is_finite(19));
+    EXPECT_FALSE(is_finite(20));
+    EXPECT_FALSE(is_finite(39));
+  }
+}
+
 TEST_P(AttentionPath, AQuerySeesTheKeysOfItsWindowAlone) {
   for (const std::int64_t window : {1, 2, 31, 32, 33, 100, 255, 256, 257, 512}) {
     SCOPED_TRACE("a window of " + std::to_string(window));

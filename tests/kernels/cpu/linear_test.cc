@@ -251,6 +251,23 @@ std::vector<double> normed_as_seen(const std::vector<float>& in, const std::vect
   return as_seen(normed, true);
 }
 
+double gelu(double z) {
+  return z / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+}
+
+TEST_P(LinearOn, GeluKeepsItsShapeFarOut) {
+  const LinearKernel& kernel = linear_kernel(GetParam());
+  float gate[kTileRows] = {-1e30F, -200, -20, -9, -5, -1,  -0.0F, 0,
+                           1e-20F, 1,    3,   9,  20, 1e3, 1e30F, 0.5F};
+  float up[kTileRows], out[kTileRows];
+  std::fill_n(up, kTileRows, 1.0F);
+  kernel.finish(Epilogue::gelu_mul, gate, up, {.tokens = 1, .out = out, .stride = kTileRows});
+  for (int i = 0; i < kTileRows; ++i) {
+    const double expected = gelu(gate[i]);
+    EXPECT_NEAR(out[i], expected, 1e-6 * std::fabs(expected) + 1e-6) << gate[i];
+  }
+}
+
 TEST_P(LinearOn, EveryEpilogueAfterANormEqualsADoubleLoop) {
   constexpr std::int64_t kRows = 41, kCols = 512;
   TestBackend test = backend_of(GetParam(), Activations::int8, 2);
@@ -269,8 +286,9 @@ TEST_P(LinearOn, EveryEpilogueAfterANormEqualsADoubleLoop) {
       }
       return sum;
     };
-    for (const Epilogue epilogue : {Epilogue::store, Epilogue::add, Epilogue::silu_mul}) {
-      const std::int64_t rows = epilogue == Epilogue::silu_mul ? kRows : 2 * kRows;
+    for (const Epilogue epilogue :
+         {Epilogue::store, Epilogue::add, Epilogue::silu_mul, Epilogue::gelu_mul}) {
+      const std::int64_t rows = is_gated(epilogue) ? kRows : 2 * kRows;
       const std::vector<float> before = random_floats(tokens * rows, 5);
       std::vector<float> out = before;
       test.backend->linear({.in = f32_view(in.data(), tokens, kCols),
@@ -284,6 +302,8 @@ TEST_P(LinearOn, EveryEpilogueAfterANormEqualsADoubleLoop) {
         if (epilogue == Epilogue::add) expected += before[static_cast<std::size_t>(i)];
         if (epilogue == Epilogue::silu_mul) {
           expected = expected / (1 + std::exp(-expected)) * product(t, r + kRows);
+        } else if (epilogue == Epilogue::gelu_mul) {
+          expected = gelu(expected) * product(t, r + kRows);
         }
         ASSERT_NEAR(out[static_cast<std::size_t>(i)], expected, 2e-4 + 2e-5 * std::fabs(expected))
             << tokens << " tokens, epilogue " << static_cast<int>(epilogue) << ", element " << i;
@@ -372,6 +392,34 @@ TEST_P(LinearOn, ZeroRowsOfActivationsGiveZero) {
   EXPECT_EQ(out, std::vector<float>(16, 0.0F));
 }
 
+TEST_P(LinearOn, AddsNormedRowsWhateverElseIsInTheCall) {
+  constexpr std::int64_t kCols = 200;
+  const std::vector<float> gain = random_floats(kCols, 1);
+  for (const int threads : {1, 3}) {
+    TestBackend test = backend_of(GetParam(), Activations::int8, threads);
+    for (const std::int64_t tokens : {1, 2, 7}) {
+      std::vector<float> in = random_floats(7 * kCols, 2);
+      const std::vector<float> before = random_floats(7 * kCols, 3);
+      std::vector<float> out = before;
+      test.backend->add_normed(f32_view(in.data(), tokens, kCols), {gain.data(), 1e-5F},
+                               f32_view(out.data(), tokens, kCols));
+      for (std::int64_t i = 0; i < 7 * kCols; ++i) {
+        const std::int64_t row = i / kCols * kCols;
+        double squares = 0;
+        for (std::int64_t c = 0; c < kCols; ++c) {
+          const double x = in[static_cast<std::size_t>(row + c)];
+          squares += x * x;
+        }
+        const auto at = static_cast<std::size_t>(i);
+        const double normed =
+            in[at] / std::sqrt(squares / kCols + 1e-5) * gain[static_cast<std::size_t>(i % kCols)];
+        const double expected = before[at] + (i < tokens * kCols ? normed : 0);
+        ASSERT_NEAR(out[at], expected, 1e-5) << tokens << " tokens, element " << i;
+      }
+    }
+  }
+}
+
 TEST(Embed, GivesTheRowsOfTheTable) {
   TestBackend test = backend_of(CpuPath::scalar, Activations::int8);
   for (const DType dtype : kAllDTypes) {
@@ -379,11 +427,11 @@ TEST(Embed, GivesTheRowsOfTheTable) {
     const PackedWeights table(*test.backend, {&stored});
     const std::vector<std::int32_t> ids = {49, 0, 17, 17, 32};
     std::vector<float> out(ids.size() * 512);
-    test.backend->embed(table.matrix, ids,
+    test.backend->embed(table.matrix, ids, 3.0F,
                         f32_view(out.data(), static_cast<std::int64_t>(ids.size()), 512));
     for (std::size_t i = 0; i < out.size(); ++i) {
-      const double expected = stored.at(ids[i / 512], static_cast<std::int64_t>(i % 512));
-      ASSERT_NEAR(out[i], expected, 1e-6) << dtype_info(dtype).name;
+      const double expected = 3 * stored.at(ids[i / 512], static_cast<std::int64_t>(i % 512));
+      ASSERT_NEAR(out[i], expected, 1e-6 + 1e-7 * std::fabs(expected)) << dtype_info(dtype).name;
     }
   }
 }

@@ -28,12 +28,13 @@ TEST(CompletionResponse, TextHasParallelListsOfScores) {
   ChoiceResult choice{
       .text = "ab", .scores = {score("a", std::nullopt), score("b", -1.5)}, .finish = "length"};
   choice.scores[1].text_offset = 1;
-  EXPECT_EQ(whole_response(head(false, true), std::vector{choice}, {2, 3}),
+  EXPECT_EQ(whole_response(head(false, true), std::vector{choice}, {2, 3, 1}),
             R"({"id":"id-1","object":"text_completion","created":5,"model":"a \"ship\"",)"
             R"("choices":[{"index":0,"text":"ab","logprobs":{"tokens":["a","b"],)"
             R"("token_logprobs":[null,-1.5],"top_logprobs":[null,{"top":-0.1,"b":-1.5}],)"
             R"("text_offset":[0,1]},"finish_reason":"length"}],)"
-            R"("usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5}})");
+            R"("usage":{"prompt_tokens":2,"completion_tokens":3,"total_tokens":5,)"
+            R"("prompt_tokens_details":{"cached_tokens":1}}})");
 }
 
 TEST(CompletionResponse, ChatHasAMessageAndAListOfTokens) {

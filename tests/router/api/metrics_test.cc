@@ -17,6 +17,7 @@ bool has_line(const std::string& text, std::string_view line) {
 TEST(Metrics, GivesOurNamesAndVllms) {
   Metrics metrics;
   metrics.prompt_tokens = 12;
+  metrics.cached_tokens = 8;
   metrics.finished["stop"] = 3;
   const std::string text =
       metrics_text(metrics, {.running = 2, .waiting = 5, .kv_usage = 0.25}, "ship");
@@ -24,6 +25,8 @@ TEST(Metrics, GivesOurNamesAndVllms) {
   EXPECT_TRUE(has_line(text, R"(vllm:num_requests_waiting{model_name="ship"} 5)"));
   EXPECT_TRUE(has_line(text, R"(vllm:kv_cache_usage_perc{model_name="ship"} 0.25)"));
   EXPECT_TRUE(has_line(text, R"(plimsoll_prompt_tokens_total{model_name="ship"} 12)"));
+  EXPECT_TRUE(has_line(text, R"(plimsoll_cached_prompt_tokens_total{model_name="ship"} 8)"));
+  EXPECT_TRUE(has_line(text, R"(vllm:prefix_cache_hits_total{model_name="ship"} 8)"));
   EXPECT_TRUE(
       has_line(text, R"(vllm:request_success_total{model_name="ship",finished_reason="stop"} 3)"));
 }

@@ -59,7 +59,8 @@ TEST_F(JobTest, AChatStreamHasRoleContentFinishUsageAndDoneInThisOrder) {
   EXPECT_EQ(first_choice(got[0]).find("finish_reason")->as_string(), "length");
   EXPECT_TRUE(got[1].find("choices")->as_array().empty());
   EXPECT_EQ(dump_json(*got[1].find("usage")),
-            R"({"prompt_tokens":2,"completion_tokens":2,"total_tokens":4})");
+            R"({"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,)"
+            R"("prompt_tokens_details":{"cached_tokens":0}})");
   EXPECT_EQ(got[2].as_string(), "[DONE]");
 }
 
@@ -92,6 +93,25 @@ TEST_F(JobTest, ChoicesRunThroughPromptsThenSamples) {
   EXPECT_EQ(job.prompt_of(1).text, "ab");
   EXPECT_EQ(job.prompt_of(2).text, "c");
   EXPECT_EQ(job.usage().prompt_tokens, 3);
+}
+
+TEST_F(JobTest, CachedTokensAreThoseOfEachPromptsFirstChoiceAsFirstTold) {
+  JobSetup batch = setup(false, false, 2);
+  batch.prompts.push_back({"c", byte_ids("c")});
+  Job job(std::move(batch), tokenizer_);
+  const auto tell = [&](std::size_t choice, std::int64_t cached) {
+    TokenEvent event = text("x");
+    event.cached_tokens = cached;
+    job.push(choice, event);
+  };
+  tell(1, 32);  // the second sample of a prompt that counts once
+  EXPECT_EQ(job.usage().cached_tokens, 0);
+  tell(0, 32);
+  tell(0, 64);  // another leader computed the prompt again
+  tell(2, -1);
+  EXPECT_EQ(job.usage().cached_tokens, 32);
+  tell(2, 96);
+  EXPECT_EQ(job.cached_tokens(), 128);
 }
 
 TEST_F(JobTest, AnEarlyHeadIsNotSaidAgain) {

@@ -76,7 +76,8 @@ TEST(PlanProblem, RefusesWhatContradictsTheMachine) {
   const ModelSpec large = *golden_model("llama-8b");
   const ModelSpec small = make_llama_spec(smollm2_shape());
   const Machine cpu = test_machine(4 * kGiB);
-  EXPECT_NE(mistake(cpu, small, {"--kv-cache-dtype=int8"}).find("f16"), std::string::npos);
+  EXPECT_NE(mistake(cpu, small, {"--kv-cache-dtype=bf16"}).find("f16 or int8"), std::string::npos);
+  EXPECT_NE(mistake(cpu, small, {"--kv-cache-dtype=fp8"}).find("not fp8"), std::string::npos);
   EXPECT_NE(mistake(cpu, small, {"--ep=2"}).find("ep"), std::string::npos);
   EXPECT_NE(mistake(cpu, small, {"--draft-model=/x.gguf"}).find("draft"), std::string::npos);
   EXPECT_NE(mistake(cpu, small, {"--cuda-graph-max-bs=8"}).find("graphs"), std::string::npos);

@@ -141,11 +141,36 @@ TEST(ModelSpec, LinearRopeScalingDividesPositions) {
   EXPECT_EQ(none->rope_scale, 1);
 }
 
-TEST(ModelSpec, ASlidingWindowBoundsTheContext) {
+TEST(ModelSpec, ASlidingWindowIsEveryLayers) {
   const auto spec = spec_of(changed_file(
       [](Parts& parts) { parts.set("llama.attention.sliding_window", std::int64_t{256}); }));
   ASSERT_TRUE(spec) << spec.error().message;
-  EXPECT_EQ(spec->context_length, 256);
+  EXPECT_EQ(spec->context_length, 512);
+  EXPECT_EQ(spec->window, 256);
+  EXPECT_TRUE(spec->has_window(0) && spec->has_window(1));
+  EXPECT_EQ(spec->window_rope_base, 0);
+}
+
+Result<ModelSpec> tiny_spec(const TinyModel& shape) {
+  return spec_of(changed_file([](Parts&) {}, shape));
+}
+
+TEST(ModelSpec, FamiliesSayWhatTheirLayersHave) {
+  const auto qwen2 = tiny_spec({.architecture = "qwen2"});
+  ASSERT_TRUE(qwen2) << qwen2.error().message;
+  EXPECT_TRUE(qwen2->has_qkv_bias && !qwen2->has_qk_norms && !qwen2->has_post_norms);
+  EXPECT_EQ(qwen2->rope_pairing, RopePairing::half_split);
+  const auto qwen3 = tiny_spec({.architecture = "qwen3"});
+  ASSERT_TRUE(qwen3) << qwen3.error().message;
+  EXPECT_TRUE(!qwen3->has_qkv_bias && qwen3->has_qk_norms && !qwen3->has_post_norms);
+  const auto gemma =
+      tiny_spec({.architecture = "gemma3", .layers = 4, .window = 16, .window_pattern = 3});
+  ASSERT_TRUE(gemma) << gemma.error().message;
+  EXPECT_TRUE(!gemma->has_qkv_bias && gemma->has_qk_norms && gemma->has_post_norms);
+  EXPECT_EQ(gemma->full_layers, std::vector<std::int64_t>{2});
+  EXPECT_TRUE(gemma->has_window(1) && !gemma->has_window(2) && gemma->has_window(3));
+  EXPECT_EQ(gemma->rope_base, 1e6);
+  EXPECT_EQ(gemma->window_rope_base, 1e4);
 }
 
 TEST(ModelSpec, AnArrayOfEqualEntriesIsOneSize) {
@@ -168,7 +193,8 @@ TEST(ModelSpec, NamesAnArchitectureThatItCannotRun) {
   expect_refused([](Parts& parts) { parts.set("general.architecture", std::string("qwen3moe")); },
                  "architecture is \"qwen3moe\"");
   expect_refused([](Parts& parts) { parts.set("general.architecture", std::string("qwen3moe")); },
-                 "supported: llama (SmolLM2, Llama 2 and 3, Mistral)");
+                 "supported: llama (SmolLM2, Llama 2 and 3, Mistral), qwen2 (Qwen 2 and 2.5), "
+                 "qwen3 (Qwen 3), gemma3 (Gemma 3)");
   expect_refused([](Parts& parts) { parts.metadata.erase("general.architecture"); },
                  "general.architecture is missing");
 }

@@ -109,6 +109,21 @@ TEST_F(OptionParse, FlagsTakeAliasesUnderscoresAndNegativeValues) {
   EXPECT_EQ(mistakes(), "--port: -5 is out of range (allowed: 0 to 65535)");
 }
 
+TEST_F(OptionParse, AFlagThatIsASwitchMeansOnAlone) {
+  const auto value = [&](std::vector<std::string> flags) {
+    sources_.flags = std::move(flags);
+    const Result<OptionSet> set = parse_options(sources_);
+    return set ? set->values.disable_radix_cache : set.error().message;
+  };
+  EXPECT_EQ(value({}), "off");
+  EXPECT_EQ(value({"--disable-radix-cache"}), "on");
+  EXPECT_EQ(value({"--disable-radix-cache", "--tp", "1"}), "on");
+  EXPECT_EQ(value({"--disable-radix-cache", "off"}), "off");
+  EXPECT_EQ(value({"--disable-radix-cache=on"}), "on");
+  EXPECT_EQ(value({"--disable-radix-cache=yes"}),
+            "--disable-radix-cache: 'yes' is not one of the words (allowed: off or on)");
+}
+
 TEST_F(OptionParse, ReportsEveryMistakeWithItsPlace) {
   config("prot = 80\ntp=99\nport = 1\nport = 2\n[x]\nnonsense\nstep-time-max=250\n");
   sources_.environment = {{"PLIMSOLL_TPP", "3"}, {"PLIMSOLL_DP", "x"}};

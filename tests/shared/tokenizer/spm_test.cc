@@ -99,6 +99,17 @@ TEST(Spm, AFileMayAskForASpaceBeforeTheText) {
   EXPECT_EQ(tiny.encode(""), Texts());
 }
 
+TEST(Spm, TheSpaceThatWasPutBeforeTheTextIsTakenAwayAgain) {
+  TinySpm tiny;
+  tiny.space_prefix = true;
+  auto tokenizer = Tokenizer::from_data(tiny.data());
+  ASSERT_TRUE(tokenizer);
+  for (const std::string text : {"abc a b", " a", "\nb", " ", ""}) {
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text, false, true), false), text);
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text, false, true), true), "<bos>" + text);
+  }
+}
+
 TEST(Spm, BeginsWithBosUnlessTheFileSaysOtherwise) {
   EXPECT_EQ(TinySpm().encode("a", true), (Texts{"<bos>", "a"}));
 }
