@@ -183,7 +183,7 @@ class Backend {
   virtual void embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
                      TensorView out) = 0;
   virtual void linear(const LinearCall& call) = 0;
-  // out += rms_norm(in), row by row; both [tokens, cols] f32.
+  // out += rms_norm(in), row by row, then in = 0, for the next sums; both [tokens, cols] f32.
   virtual void add_normed(TensorView in, Norm norm, TensorView out) = 0;
   virtual void attention(const AttentionCall& call) = 0;
   // out[i] = row rows[i] of in. REQUIRES: rows inside `in`.

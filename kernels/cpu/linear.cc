@@ -295,10 +295,11 @@ void run_add_normed(const TensorView& in, const Norm& norm, const TensorView& ou
                     const LinearKernel& kernel, ThreadTeam& team) {
   const auto add_rows = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
-      const float* from = in.row(t);
+      float* from = in.row(t);
       float* to = out.row(t);
       const float rms = kernel.rms_of(from, in.cols, norm.eps);
       for (std::int64_t c = 0; c < in.cols; ++c) to[c] += from[c] * rms * norm.weight[c];
+      std::fill_n(from, in.cols, 0.0F);
     }
   };
   if (in.rows <= kOwnPanelsTokens) return add_rows(0, in.rows);

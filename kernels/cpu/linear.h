@@ -28,7 +28,7 @@ void run_linear(const LinearCall& call, const LinearKernel& kernel, Activations 
 void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
                const TensorView& out);
 
-// out += rms_norm(in). REQUIRES: check_add_normed passed.
+// out += rms_norm(in), then in = 0. REQUIRES: check_add_normed passed.
 void run_add_normed(const TensorView& in, const Norm& norm, const TensorView& out,
                     const LinearKernel& kernel, ThreadTeam& team);
 

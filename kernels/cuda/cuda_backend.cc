@@ -102,8 +102,10 @@ class CudaBackend final : public Backend, public DeviceMemory {
   }
   Status set_workspace(const BackendLimits& limits, std::span<std::byte> memory) override;
   Result<PackedPart> pack(const StoredSlice& slice, std::span<std::byte> destination) override;
-  void embed(const PackedMatrix& table, std::span<const std::int32_t> ids, TensorView out) override;
+  void embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
+             TensorView out) override;
   void linear(const LinearCall& call) override;
+  void add_normed(TensorView in, Norm norm, TensorView out) override;
   void attention(const AttentionCall& call) override;
   void copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) override;
   Result<TensorView> read(TensorView from, std::span<float> to) override;
@@ -190,7 +192,7 @@ T* CudaBackend::stage(Staging& staging) {
   return reinterpret_cast<T*>(staging.memory);
 }
 
-void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t> ids,
+void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
                         TensorView out) {
   require(check_embed(table, ids, out));
   CHECK(table.parts.size() == 1 && std::ssize(ids) <= limits_.tokens_max);
@@ -205,6 +207,7 @@ void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t>
                        .format = cuda::weight_format(table.parts[0].dtype),
                        .cols = narrow(table.cols),
                        .ids = space_.ids,
+                       .scale = scale,
                        .out = out.f32(),
                        .out_stride = out.stride,
                    });
@@ -247,7 +250,28 @@ void CudaBackend::normalise(const LinearCall& call, bool wants_quants, bool want
                                        .cols = narrow(call.in.cols),
                                        .quants = wants_quants ? space_.quants : nullptr,
                                        .scales = space_.scales,
-                                       .values = wants_values ? space_.values : nullptr});
+                                       .values = wants_values ? space_.values : nullptr,
+                                       .added = nullptr,
+                                       .added_stride = 0,
+                                       .cleared = nullptr});
+}
+
+void CudaBackend::add_normed(TensorView in, Norm norm, TensorView out) {
+  require(check_add_normed(in, norm, out));
+  if (in.rows == 0) return;
+  runtime_->launch(Kernel::rms_norm,
+                   {.grid = {static_cast<unsigned>(in.rows)}, .block = {kRowThreads}},
+                   cuda::NormArguments{.in = in.f32(),
+                                       .in_stride = in.stride,
+                                       .weight = norm.weight,
+                                       .eps = norm.eps,
+                                       .cols = narrow(in.cols),
+                                       .quants = nullptr,
+                                       .scales = nullptr,
+                                       .values = nullptr,
+                                       .added = out.f32(),
+                                       .added_stride = out.stride,
+                                       .cleared = in.f32()});
 }
 
 // Part `index` of the weight, whose first row is `first_row` of the output.
@@ -288,6 +312,10 @@ void CudaBackend::multiply(const LinearCall& call, std::size_t index, std::int64
       arguments.end = cuda::LinearEnd::silu_mul;
       arguments.up = reinterpret_cast<const unsigned char*>(call.weight->parts[1].data);
       break;
+    case Epilogue::gelu_mul:
+      arguments.end = cuda::LinearEnd::gelu_mul;
+      arguments.up = reinterpret_cast<const unsigned char*>(call.weight->parts[1].data);
+      break;
   }
   if (call.epilogue != Epilogue::partial) arguments.out = call.out.f32() + first_row;
   const cuda::ChosenKernel chosen = cuda::choose_linear(format, arguments);
@@ -298,7 +326,7 @@ void CudaBackend::linear(const LinearCall& call) {
   require(check_linear(call, limits_));
   if (call.in.rows == 0) return;
   const std::vector<PackedPart>& parts = call.weight->parts;
-  const bool is_pair = call.epilogue == Epilogue::silu_mul;
+  const bool is_pair = is_gated(call.epilogue);
   if (is_pair && parts[0].dtype != parts[1].dtype) {
     fail(invalid("gate and up have different types (" +
                  std::string(dtype_info(parts[0].dtype).name) + ", " +
@@ -339,6 +367,11 @@ void CudaBackend::load_step(const AttentionCall& call) {
 void CudaBackend::attention(const AttentionCall& call) {
   require(check_attention(call, limits_));
   if (call.qkv.rows == 0) return;
+  if (call.cache->type != KvType::f16) {
+    fail(invalid("the CUDA backend keeps keys and values as f16, not " +
+                 std::string(kv_type_name(call.cache->type)) + "; leave --kv-cache-dtype auto"));
+    return;
+  }
   if (call.layer <= last_layer_) load_step(call);
   last_layer_ = call.layer;
   if (counts_.tiles == 0) return;

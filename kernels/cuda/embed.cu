@@ -1,4 +1,4 @@
-// Embed: out[t] = row ids[t] of a packed table, dequantised.
+// Embed: out[t] = scale * row ids[t] of a packed table, dequantised.
 //
 // A block is a token; a thread takes every blockDim'th run of 32 columns of quantised types, and
 // every blockDim'th column of the others. No sums.
@@ -27,8 +27,9 @@ DEVICE void embed_row(const EmbedArguments& args, int id, float* out) {
         const auto shift = static_cast<unsigned>(8 * b);
         const int low = static_cast<std::int8_t>(words.low >> shift & 255U) - Format::kOffset;
         const int high = static_cast<std::int8_t>(words.high >> shift & 255U) - Format::kOffset;
-        to[4 * t + b] = factors.scale[0] * static_cast<float>(low) + factors.min;
-        to[16 + 4 * t + b] = factors.scale[1] * static_cast<float>(high) + factors.min;
+        to[4 * t + b] = args.scale * (factors.scale[0] * static_cast<float>(low) + factors.min);
+        to[16 + 4 * t + b] =
+            args.scale * (factors.scale[1] * static_cast<float>(high) + factors.min);
       }
     }
   }
@@ -67,7 +68,7 @@ KERNEL(embed_rows, EmbedArguments, 256) {
   }
   const std::int64_t first = static_cast<std::int64_t>(id) * args.cols;
   for (int c = static_cast<int>(threadIdx.x); c < args.cols; c += static_cast<int>(blockDim.x)) {
-    out[c] = float_at(args, first + c);
+    out[c] = args.scale * float_at(args, first + c);
   }
 }
 

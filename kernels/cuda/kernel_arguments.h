@@ -37,6 +37,7 @@ struct EmbedArguments {
   WeightFormat format;
   std::int32_t cols;
   const std::int32_t* ids;  // [tokens]
+  float scale;              // rows are multiplied by it
   float* out;               // [tokens, cols]
   std::int64_t out_stride;
 };
@@ -59,6 +60,10 @@ struct NormArguments {
   std::int8_t* quants;      // [tokens, cols]; nullptr: not wanted
   ActivationScale* scales;  // [tokens, cols / 32]
   float* values;            // [tokens, cols]; nullptr: not wanted
+  // What x is added to, of `in`, which becomes 0; nullptr: nothing is added, `in` stays.
+  float* added;
+  std::int64_t added_stride;
+  float* cleared;
 };
 
 enum class LinearEnd : std::int32_t {
@@ -66,6 +71,7 @@ enum class LinearEnd : std::int32_t {
   add,       // out += y, rounded once
   partial,   // sums = y
   silu_mul,  // out = silu(y) * (up · x)
+  gelu_mul,  // out = gelu(y) * (up · x)
 };
 
 struct LinearArguments {
@@ -73,7 +79,7 @@ struct LinearArguments {
   const ActivationScale* scales;  // [tokens, cols / 32]
   const float* values;            // [tokens, cols], of kernels of float weights
   const unsigned char* weight;    // [rows, cols], packed
-  const unsigned char* up;        // the same shape, of silu_mul
+  const unsigned char* up;        // the same shape, where the end is gated
   std::int32_t tokens;
   std::int32_t cols;
   std::int32_t segment_cols;  // summed in f32; segments are added in f64

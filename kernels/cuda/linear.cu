@@ -58,7 +58,7 @@ DEVICE void linear_one(const LinearArguments& args) {
   const std::int64_t offset = static_cast<std::int64_t>(group) * (args.cols / kSubBlockCols) /
                               Format::kSubBlocks * Format::kGroupBytes;
   sums[0][half_warp][row] = row_sum<Format>(args, args.weight + offset, token, half_warp, row);
-  const bool has_up = args.end == LinearEnd::silu_mul;
+  const bool has_up = dev::is_gated(args.end);
   if (has_up) {
     sums[1][half_warp][row] = row_sum<Format>(args, args.up + offset, token, half_warp, row);
   }

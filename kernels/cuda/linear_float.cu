@@ -103,7 +103,7 @@ DEVICE void linear_float(const LinearArguments& args) {
   double sums[kTokens] = {};
   double up[kTokens] = {};
   add_row<Format>(args, args.weight, row, first_token, sums);
-  if (args.end == LinearEnd::silu_mul) add_row<Format>(args, args.up, row, first_token, up);
+  if (dev::is_gated(args.end)) add_row<Format>(args, args.up, row, first_token, up);
   if (threadIdx.x % 32 != 0) return;
   for (int t = 0; t < kTokens; ++t) dev::finish(args, row, first_token + t, sums[t], up[t]);
 }

@@ -102,7 +102,7 @@ DEVICE void linear_few(const LinearArguments& args) {
   const int group = args.row_begin / kGroupRows + static_cast<int>(blockIdx.x);
   const int first_token = static_cast<int>(blockIdx.y) * kMmaTokens;
   const std::int64_t offset = group_offset<Format>(args, group);
-  const bool has_up = args.end == LinearEnd::silu_mul;
+  const bool has_up = dev::is_gated(args.end);
   double own[1][4] = {};
   add_segments<Format, 1>(args, args.weight + offset, at.warp, kWarps, first_token, at, own);
   for (int i = 0; i < 4; ++i) sums[0][at.warp][i][lane] = own[0][i];
@@ -133,7 +133,7 @@ DEVICE void linear_many(const LinearArguments& args) {
   double sums[kManyTiles][4] = {};
   double up[kManyTiles][4] = {};
   add_segments<Format, kManyTiles>(args, args.weight + offset, 0, 1, first_token, at, sums);
-  if (args.end == LinearEnd::silu_mul) {
+  if (dev::is_gated(args.end)) {
     add_segments<Format, kManyTiles>(args, args.up + offset, 0, 1, first_token, at, up);
   }
   for (int tile = 0; tile < kManyTiles; ++tile) {

@@ -1,5 +1,5 @@
 // RmsNorm: x = in / sqrt(mean(in²) + eps) * weight of each token, then quantised to int8 with a
-// scale of each 32 columns, or stored as f32; without a weight x = in.
+// scale of each 32 columns, or stored as f32, or added to something; without a weight x = in.
 //
 // A block is a token of [tokens, cols]. Sums of squares are f32: of each thread's columns, of a
 // warp by shuffles, of warps in order. A warp quantises 32 columns at a time, a lane each: scale =
@@ -63,6 +63,13 @@ KERNEL(rms_norm, NormArguments, 256) {
   };
   if (args.values != nullptr) {
     for (int c = thread; c < args.cols; c += threads) args.values[token * args.cols + c] = value(c);
+  }
+  if (args.added != nullptr) {
+    // A column is read and cleared by the same thread, after all have summed it.
+    for (int c = thread; c < args.cols; c += threads) {
+      args.added[token * args.added_stride + c] += value(c);
+      args.cleared[token * args.in_stride + c] = 0;
+    }
   }
   if (args.quants != nullptr) {
     const int subs = args.cols / kSubBlockCols;

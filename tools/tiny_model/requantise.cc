@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 bool is_changed(const WeightInfo& weight) {
-  return is_quantised(weight.dtype) && weight.shape.size() == 2 &&
+  return dtype_info(weight.dtype).block_length > 1 && weight.shape.size() == 2 &&
          weight.name != "token_embd.weight";
 }
 

@@ -120,7 +120,6 @@ Status Decoder::add_over_ranks(const PackedMatrix& weight, TensorView in, const 
                                TensorView x) {
   if (post_norm == nullptr) return sum_over_ranks(weight, in, x);
   const TensorView branch = parts_.buffers.branch.slice_rows(0, x.rows);
-  std::fill_n(branch.f32(), branch.rows * branch.stride, 0.0F);
   TRY(sum_over_ranks(weight, in, branch));
   parts_.backend->add_normed(branch, {post_norm, static_cast<float>(parts_.spec->norm_eps)}, x);
   return {};

@@ -35,8 +35,10 @@ struct DecoderBuffers {
   TensorView qkv;        // [rows, (heads + 2 kv_heads) * head_dim]
   TensorView attention;  // [rows, heads * head_dim]
   TensorView ffn;        // [rows, ffn]
-  TensorView branch;     // [rows, hidden]: what a norm is applied to before it is added; or no rows
-  SumsView partial;      // [rows, hidden]; no rows where there is one rank
+  // [rows, hidden]: what is normed before it is added to x; 0 but while a sum is under way. No rows
+  // where no norm comes after.
+  TensorView branch;
+  SumsView partial;         // [rows, hidden]; no rows where there is one rank
   TensorView logit_inputs;  // [logit_rows, hidden]
   TensorView logits;        // [logit_rows, vocab of the rank]
   // [logit_rows, vocab] of this process's memory; of rank 0 of several, and where a backend's

@@ -398,11 +398,16 @@ TEST_P(LinearOn, AddsNormedRowsWhateverElseIsInTheCall) {
   for (const int threads : {1, 3}) {
     TestBackend test = backend_of(GetParam(), Activations::int8, threads);
     for (const std::int64_t tokens : {1, 2, 7}) {
-      std::vector<float> in = random_floats(7 * kCols, 2);
+      const std::vector<float> in = random_floats(7 * kCols, 2);
+      std::vector<float> sums = in;
       const std::vector<float> before = random_floats(7 * kCols, 3);
       std::vector<float> out = before;
-      test.backend->add_normed(f32_view(in.data(), tokens, kCols), {gain.data(), 1e-5F},
+      test.backend->add_normed(f32_view(sums.data(), tokens, kCols), {gain.data(), 1e-5F},
                                f32_view(out.data(), tokens, kCols));
+      for (std::int64_t i = 0; i < 7 * kCols; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        ASSERT_EQ(sums[at], i < tokens * kCols ? 0 : in[at]);
+      }
       for (std::int64_t i = 0; i < 7 * kCols; ++i) {
         const std::int64_t row = i / kCols * kCols;
         double squares = 0;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_backend.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -58,11 +59,27 @@ TEST(CudaBackend, AStepMayBeginBeforeTheOneBeforeWasRead) {
   const StoredMatrix stored = random_matrix(DType::f32, 16, 32, 1);
   const PackedWeights weights(*cuda.backend, {&stored});
   std::vector<float> first(32), second(32);
-  cuda.backend->embed(weights.matrix, std::vector<std::int32_t>{3}, f32_view(first.data(), 1, 32));
-  cuda.backend->embed(weights.matrix, std::vector<std::int32_t>{9}, f32_view(second.data(), 1, 32));
+  cuda.backend->embed(weights.matrix, std::vector<std::int32_t>{3}, 1.0F,
+                      f32_view(first.data(), 1, 32));
+  cuda.backend->embed(weights.matrix, std::vector<std::int32_t>{9}, 1.0F,
+                      f32_view(second.data(), 1, 32));
   cuda.finish();
   EXPECT_EQ(first[5], static_cast<float>(stored.at(3, 5)));
   EXPECT_EQ(second[5], static_cast<float>(stored.at(9, 5)));
+}
+
+TEST(CudaBackend, AddsNormedRowsAndClearsThem) {
+  HostCuda cuda(kLimits);
+  const std::vector<float> in = {1, 2, 3, 4, 0, 0, 0, 8};
+  std::vector<float> sums = in, gain = {1, 1, 2, 1}, out(8, 10.0F);
+  cuda.backend->add_normed(f32_view(sums.data(), 2, 4), {gain.data(), 0},
+                           f32_view(out.data(), 2, 4));
+  cuda.finish();
+  const double rms[] = {std::sqrt(30.0 / 4), 4};
+  for (std::size_t i = 0; i < 8; ++i) {
+    EXPECT_NEAR(out[i], 10 + in[i] / rms[i / 4] * gain[i % 4], 1e-5) << i;
+    EXPECT_EQ(sums[i], 0) << i;
+  }
 }
 
 }  // namespace

@@ -31,12 +31,12 @@ TEST_P(CudaEmbed, GivesRowsAsStored) {
   const PackedWeights weights(*cuda.backend, {&stored});
   const std::vector<std::int32_t> ids = {36, 0, 17, 17, 5};
   std::vector<float> out(ids.size() * 512, NAN);
-  cuda.backend->embed(weights.matrix, ids,
+  cuda.backend->embed(weights.matrix, ids, 3.0F,
                       f32_view(out.data(), static_cast<std::int64_t>(ids.size()), 512));
   cuda.finish();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     for (std::int64_t c = 0; c < 512; ++c) {
-      const double want = stored.at(ids[i], c);
+      const double want = 3 * stored.at(ids[i], c);
       ASSERT_NEAR(out[i * 512 + static_cast<std::size_t>(c)], want, 1e-6 * (1 + std::fabs(want)));
     }
   }

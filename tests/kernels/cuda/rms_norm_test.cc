@@ -39,7 +39,10 @@ struct Case {
             .cols = kCols,
             .quants = quants.data(),
             .scales = scales.data(),
-            .values = values.data()};
+            .values = values.data(),
+            .added = nullptr,
+            .added_stride = 0,
+            .cleared = nullptr};
   }
   double expected(std::int64_t token, std::int64_t c) const {
     double squares = 0;
