@@ -48,7 +48,7 @@ class Rank {
     DecoderLimits limits;
     KvType kv_type = KvType::f16;
     std::unique_ptr<Backend> backend;
-    std::unique_ptr<Collective> collective;
+    std::unique_ptr<Collective> collective = {};
     Bytes shared_memory = 0;  // its part of what the replica's ranks share
     std::optional<Simulated> simulated = {};
     std::optional<KeptWeights> kept_weights = {};

@@ -166,8 +166,7 @@ Status Worker::load() {
                     .plan = launched_.plan,
                     .limits = launched_.limits,
                     .kv_type = launched_.kv_type,
-                    .backend = nullptr,
-                    .collective = nullptr};
+                    .backend = nullptr};
   if (launched_.simulated_memory) {
     launched_.backend.spin = false;  // nothing is computed: waiting ranks sleep
     setup.simulated = {.memory = *launched_.simulated_memory,
