@@ -93,9 +93,11 @@ TEST_F(WeightStoreTest, WhatTheServiceManagerKeptIsGivenWhereItIsStillTheSame) {
 
 TEST_F(WeightStoreTest, ThereIsNoneForOtherDevicesNorOfAFileThatIsNotThere) {
   WeightStore store({}, service_);
-  LaunchPlan simulated = plan();
-  simulated.options.values.devices = "simulated:1GiB";
-  EXPECT_EQ(store.block_of(simulated, 0, 0), -1);
+  for (const char* devices : {"simulated:1GiB", "cuda:host"}) {
+    LaunchPlan other = plan();
+    other.options.values.devices = devices;
+    EXPECT_EQ(store.block_of(other, 0, 0), -1) << devices;
+  }
   LaunchPlan cuda = plan();
   cuda.options.values.devices = "cuda:host";
   EXPECT_EQ(store.block_of(cuda, 0, 0), -1);
