@@ -16,9 +16,9 @@ namespace plimsoll {
 
 // To ThreadSanitizer each CUDA thread is a thread, which takes it a millisecond to begin.
 #if defined(__SANITIZE_THREAD__)
-constexpr DType kCudaTypes[] = {DType::f16, DType::q5_1, DType::q6_k};
+inline constexpr DType kCudaTypes[] = {DType::f16, DType::q5_1, DType::q6_k};
 #else
-constexpr const DType (&kCudaTypes)[std::size(kAllDTypes)] = kAllDTypes;
+inline constexpr const DType (&kCudaTypes)[std::size(kAllDTypes)] = kAllDTypes;
 #endif
 
 // Device memory is memory here, so that tests give the backend their own tensors.
