@@ -52,7 +52,8 @@ class Client(threading.Thread):
                 elif "error" in event:
                     self.error = event
                 elif event.get("usage"):
-                    self.usage.append(event["usage"])
+                    # How much was found in the cache depends on what ran before.
+                    self.usage.append({name: value for name, value in event["usage"].items() if name != "prompt_tokens_details"})
                 else:
                     for choice in event["choices"]:
                         self.choices[choice["index"]].append(choice)
