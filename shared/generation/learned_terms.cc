@@ -51,8 +51,7 @@ TermSizes sizes_of(const Json& rank) {
   if (bytes == nullptr || !bytes->is_object()) return sizes;
   for (const auto& [name, value] : bytes->as_object()) {
     if (!value.is_integer()) continue;
-    const std::string_view term = term_from_name(name) ? name : term_name(Term::process);
-    sizes[std::string(term)] += value.as_int();
+    sizes[term_from_name(name) ? name : std::string(term_name(Term::process))] += value.as_int();
   }
   return sizes;
 }

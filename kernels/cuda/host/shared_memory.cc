@@ -41,8 +41,15 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   return *this;
 }
 
-SharedMemory::~SharedMemory() {
-  if (map_ != nullptr) ::munmap(map_, map_bytes_);
+SharedMemory::~SharedMemory() { unmap(); }
+
+void SharedMemory::unmap() {
+  if (map_ == nullptr) return;
+#if PLIMSOLL_FIBRES_ASAN
+  __asan_unpoison_memory_region(map_, map_bytes_);  // whoever is given these addresses next
+#endif
+  ::munmap(map_, map_bytes_);
+  map_ = nullptr;
 }
 
 Status SharedMemory::prepare(std::size_t dynamic_bytes) {
@@ -54,7 +61,7 @@ Status SharedMemory::prepare(std::size_t dynamic_bytes) {
   const bool again = map_ != nullptr && map_bytes_ == usable + kPage;
 #endif
   if (!again) {
-    if (map_ != nullptr) ::munmap(map_, map_bytes_);
+    unmap();
     map_bytes_ = usable + kPage;
     void* map =
         ::mmap(nullptr, map_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -31,6 +31,7 @@ class SharedMemory {
   bool is_overrun() const;
 
  private:
+  void unmap();
   struct Declaration {
     const char* file = nullptr;
     int line = 0;
