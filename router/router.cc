@@ -313,7 +313,14 @@ class Loop {
   void act(const DropLeader& action) { leaders_.erase(action.replica); }
   void act(const SetLogLevel& action) { log_level(level_from(action.level)); }
 
-  void act(const StopAccepting&) { server_.stop_accepting(); }
+  void act(const EndConnections&) { server_.end_connections(); }
+
+  void act(const StopAccepting&) {
+    server_.stop_accepting([this] {
+      service_.all_answered(now());
+      pump();
+    });
+  }
 
   void act(const Exit&) {
     LOG_INFO("drained; ending");

@@ -47,14 +47,16 @@ struct ToDaemon {
 struct SetLogLevel {
   std::string level;
 };
-// From here on new connections wait in the listening socket, and each that is there ends with its
-// next answer.
+// From here on each connection ends with its next answer.
+struct EndConnections {};
+// And new ones wait in the listening socket. `Service::all_answered` once no request can come.
 struct StopAccepting {};
 // Write what is under way, then end the process with 0.
 struct Exit {};
 
-using RouterAction = std::variant<Respond, BeginStream, StreamData, EndStream, ToLeader, ToDaemon,
-                                  ConnectLeader, DropLeader, SetLogLevel, StopAccepting, Exit>;
+using RouterAction =
+    std::variant<Respond, BeginStream, StreamData, EndStream, ToLeader, ToDaemon, ConnectLeader,
+                 DropLeader, SetLogLevel, EndConnections, StopAccepting, Exit>;
 
 // To whoever comes while it drains.
 ApiError draining_error();
@@ -77,6 +79,8 @@ class Service {
   // Somebody ends this process while the daemon lives, which starts another one: nobody is refused,
   // and what is open ends here.
   void terminated(TimePoint now);
+  // After StopAccepting: no connection is left that may bring a request.
+  void all_answered(TimePoint now);
   void disconnected(std::int64_t replica, TimePoint now);
   void leader_tokens(std::int64_t replica, StepTokens&& step, TimePoint now);
   // A Generate could not be sent to its leader.
@@ -140,6 +144,7 @@ class Service {
   TimePoint last_stats_at_;
   std::optional<TimePoint> drain_deadline_;
   bool is_followed_ = false;  // while it drains: by another router, so that nobody is refused
+  bool is_all_answered_ = false;
   bool exiting_ = false;
   std::set<std::string> unknown_logged_;
   std::map<std::string, std::vector<std::string>> failures_;  // request ids by cause, to be logged

@@ -80,7 +80,13 @@ void Service::drain(const Drain& message, TimePoint now) {
   if (!drain_deadline_) LOG_INFO("draining: {} requests are open", jobs_.size());
   drain_deadline_ = drain_deadline_ ? std::min(*drain_deadline_, deadline) : deadline;
   is_followed_ = message.is_followed;
+  actions_.emplace_back(EndConnections{});
   if (is_followed_) actions_.emplace_back(StopAccepting{});
+}
+
+void Service::all_answered(TimePoint now) {
+  is_all_answered_ = true;
+  settle(now);
 }
 
 void Service::terminated(TimePoint now) {
@@ -109,7 +115,10 @@ void Service::change_limits(const RouterSetup& setup) {
 
 void Service::check_drained(TimePoint now) {
   if (!drain_deadline_ || exiting_) return;
-  if (!jobs_.empty() && now < *drain_deadline_) return;
+  // Who waits in the listening socket is served by the next router. Who has been let in can only be
+  // served here, also where the request itself is still on its way.
+  const bool is_done = jobs_.empty() && (is_all_answered_ || !is_followed_);
+  if (!is_done && now < *drain_deadline_) return;
   exiting_ = true;
   const ApiError error =
       cut_off_error(is_followed_ ? "the router is started again" : "the server stopped");

@@ -42,7 +42,8 @@ auto Connection::handler(F f) {
   ++pending_;
   return [this, f](auto... arguments) {
     f(arguments...);
-    if (--pending_ == 0 && closed_) host_.remove(*this);
+    if (--pending_ == 0 && closed_) return host_.remove(*this);
+    host_.settled();
   };
 }
 
@@ -53,9 +54,28 @@ Connection::Connection(ConnectionHost& host, asio::ip::tcp::socket socket)
 
 void Connection::start() { read_more(); }
 
+void Connection::start_refused(const ApiError& error) {
+  refuse(error);
+  read_more();
+}
+
 bool Connection::idle() const {
   return phase_ == Phase::reading && in_.empty() && !has_output() &&
          reader_.state() == RequestReader::State::header;
+}
+
+bool Connection::has_unread() const {
+  error_code error;
+  return socket_.available(error) > 0 && !error;
+}
+
+TimePoint Connection::silent_by(TimePoint from, Duration grace) const {
+  if (closed_) return TimePoint::min();
+  if (exchange_ != 0 || has_output() || !(idle() || leaving()) || has_unread()) {
+    return TimePoint::max();
+  }
+  if (leaving()) return last_progress_ + std::min(grace, host_.limits().last_answer_time);
+  return (used_ ? last_progress_ : std::max(last_progress_, from)) + grace;
 }
 
 void Connection::read_more() {
@@ -77,6 +97,7 @@ void Connection::on_readable(const error_code& wait_error) {
   if (error == asio::error::eof) return peer_closed();
   if (error) return drop();
   last_progress_ = now();
+  used_ = true;
   if (phase_ == Phase::lingering) {
     lingered_ += bytes;
     if (lingered_ > host_.limits().linger_bytes_max) return close();
@@ -195,7 +216,6 @@ void Connection::on_written(const error_code& error, std::size_t bytes) {
     written_ = 0;
   }
   if (has_output()) return flush();
-  host_.written();
   if (phase_ == Phase::answering && exchange_ == 0) next_request();
 }
 
@@ -247,6 +267,7 @@ void Connection::next_request() {
 // Closing with unread bytes would reset the connection, and the client might never see the answer.
 void Connection::linger() {
   phase_ = Phase::lingering;
+  linger_began_ = now();
   in_.clear();
   error_code error;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, error);
@@ -262,13 +283,18 @@ void Connection::check_time(TimePoint now_time) {
     if (silence > limits.write_silence) drop();
     return;
   }
-  if (phase_ == Phase::lingering && silence > limits.linger_time) return close();
+  if (phase_ == Phase::lingering) {
+    const bool late =
+        silence > limits.linger_time || now_time - linger_began_ > limits.linger_time_max;
+    if (late) close();
+    return;
+  }
   if (phase_ != Phase::reading) return;
   if (reader_.state() == RequestReader::State::body) {
     const bool late = silence > limits.body_silence || now_time - request_began_ > limits.body_time;
     if (late) refuse(too_slow());
   } else if (in_.empty()) {
-    if (silence > limits.idle_time) close();
+    if (silence > limits.idle_time && !has_unread()) close();
   } else if (now_time - request_began_ > limits.header_time) {
     refuse(too_slow());
   }

@@ -31,7 +31,7 @@ class ConnectionHost {
   virtual const std::string& date() = 0;
   virtual std::span<char> read_buffer() = 0;  // shared: valid within one handler
   virtual const HttpLimits& limits() const = 0;
-  virtual void written() = 0;
+  virtual void settled() = 0;                       // an event of a connection is over
   virtual void refused(int status) = 0;             // answered without an exchange
   virtual bool keeps_alive() const = 0;             // whether another request may follow
   virtual void remove(Connection& connection) = 0;  // destroys it
@@ -44,6 +44,8 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   void start();
+  // Instead: answers before anything is asked, and ends.
+  void start_refused(const ApiError& error);
   void respond(const HttpResponse& response);
   void begin_stream(const HttpResponse& head);
   void write_stream(std::string_view data);
@@ -52,6 +54,11 @@ class Connection {
   // Closes, answers 408 or does nothing, by what it waits for and since when.
   void check_time(TimePoint now);
   bool idle() const;  // between requests
+  bool leaving() const { return phase_ == Phase::lingering; }
+  bool has_unread() const;  // bytes that have come and that nobody has looked at
+  // When it will have been silent for `grace`, and so will not bring another request: one that was
+  // never used has been silent since `from` at the earliest. Max: a request or answer is under way.
+  TimePoint silent_by(TimePoint from, Duration grace) const;
   bool has_output() const { return !out_.empty() || !writing_.empty(); }
   TimePoint last_progress() const { return last_progress_; }
   void close();
@@ -90,10 +97,12 @@ class Connection {
   std::size_t largest_piece_ = 0;  // of the stream so far, in bytes
   std::size_t body_reserved_ = 0;
   std::size_t lingered_ = 0;
+  TimePoint linger_began_;
   int pending_ = 0;  // handlers that have not run to their end
   bool reading_ = false;
   bool flush_posted_ = false;
   bool continued_ = false;
+  bool used_ = false;  // a byte has come
   bool closed_ = false;
   TimePoint last_progress_;
   TimePoint request_began_;

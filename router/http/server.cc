@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kReadBufferBytes = 64 * 1024;
 constexpr Duration kAcceptAgainAfter = std::chrono::milliseconds(100);
+// Beyond the limit of connections: those that are only told so, or have been told something else.
+constexpr std::size_t kLeavingMax = 256;
 
 std::string url_of(const tcp::endpoint& endpoint) {
   asio::ip::address address = endpoint.address();
@@ -44,7 +46,8 @@ HttpServer::HttpServer(asio::io_context& io, const HttpLimits& limits, HttpEvent
       acceptor_(io),
       accept_again_(io),
       sweep_timer_(io),
-      read_buffer_(kReadBufferBytes) {}
+      read_buffer_(kReadBufferBytes),
+      quiet_timer_(io) {}
 
 HttpServer::~HttpServer() = default;
 
@@ -88,24 +91,26 @@ void HttpServer::accepted(tcp::socket socket) {
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.set_option(tcp::no_delay(true), ignored);
-  if (connections_.size() >= limits_.connections_max && !evict_idle()) {
-    ApiError error;
-    error.status = 503;
-    error.message = fmt::format("{} connections are open, which is the limit", connections_.size());
-    error.code = "too_many_connections";
-    error.retry_after_s = 1;
-    HttpResponse response = error_response(error);
-    response.headers.emplace_back("X-Request-Id", new_request_id());
-    const std::string bytes = response_bytes(
-        response, {.head_only = false, .keep_alive = false, .http_1_0 = false, .date = date()});
-    refused(error.status);
-    socket.write_some(asio::buffer(bytes), ignored);
-    socket.shutdown(tcp::socket::shutdown_send, ignored);
-    return;
-  }
+  const bool has_room = make_room();
+  if (!has_room && connections_.size() >= limits_.connections_max + kLeavingMax) return;
   ConnectionHost& host = *this;
   connections_.push_back(std::make_unique<Connection>(host, std::move(socket)));
-  connections_.back()->start();
+  if (has_room) return connections_.back()->start();
+  ApiError error;
+  error.status = 503;
+  error.message =
+      fmt::format("{} connections are open, which is the limit", limits_.connections_max);
+  error.code = "too_many_connections";
+  error.retry_after_s = 1;
+  connections_.back()->start_refused(error);
+}
+
+bool HttpServer::make_room() {
+  if (connections_.size() < limits_.connections_max) return true;
+  const auto leaving = static_cast<std::size_t>(
+      std::ranges::count_if(connections_, [](const auto& one) { return one->leaving(); }));
+  const bool has_room = connections_.size() - leaving < limits_.connections_max;
+  return (has_room && leaving < kLeavingMax) || evict_idle();
 }
 
 // A client that keeps a connection without using it gives way to one that wants something.
@@ -113,9 +118,8 @@ bool HttpServer::evict_idle() {
   Connection* oldest = nullptr;
   for (const auto& connection : connections_) {
     if (!connection->idle()) continue;
-    if (oldest == nullptr || connection->last_progress() < oldest->last_progress()) {
-      oldest = connection.get();
-    }
+    if (oldest != nullptr && connection->last_progress() >= oldest->last_progress()) continue;
+    if (!connection->has_unread()) oldest = connection.get();
   }
   if (oldest == nullptr) return false;
   oldest->close();
@@ -134,7 +138,7 @@ void HttpServer::sweep() {
 
 void HttpServer::remove(Connection& connection) {
   connections_.remove_if([&](const auto& owned) { return owned.get() == &connection; });
-  written();
+  settled();
 }
 
 // ---- exchanges ----
@@ -176,25 +180,42 @@ void HttpServer::end_stream(ExchangeId exchange, bool keep_alive) {
   if (Connection* connection = connection_of(exchange)) connection->end_stream(keep_alive);
 }
 
-void HttpServer::stop_accepting() {
-  is_ending_ = true;
-  error_code ignored;
-  acceptor_.close(ignored);
+void HttpServer::stop_accepting(std::function<void()> done) {
+  wait_for_quiet(limits_.last_request_time, std::move(done));
 }
 
 void HttpServer::finish(std::function<void()> done) {
-  stop_accepting();
-  done_ = std::move(done);
-  written();
+  wait_for_quiet(limits_.last_answer_time, std::move(done));
 }
 
-void HttpServer::written() {
-  if (!done_) return;
-  const bool quiet =
-      exchanges_.empty() && std::ranges::none_of(connections_, [](const auto& connection) {
-        return connection->has_output();
-      });
-  if (quiet) asio::post(io_, std::exchange(done_, nullptr));
+void HttpServer::wait_for_quiet(Duration grace, std::function<void()> done) {
+  is_ending_ = true;
+  error_code ignored;
+  acceptor_.close(ignored);
+  quiet_ = std::move(done);
+  quiet_from_ = now();
+  quiet_grace_ = grace;
+  settled();
+}
+
+// A connection that was accepted and not yet read would be reset by closing it, and its client
+// would have been refused.
+void HttpServer::settled() {
+  if (!quiet_) return;
+  TimePoint by = exchanges_.empty() ? TimePoint::min() : TimePoint::max();
+  for (const auto& connection : connections_) {
+    by = std::max(by, connection->silent_by(quiet_from_, quiet_grace_));
+  }
+  if (by == TimePoint::max()) return;  // what is under way will tell
+  if (by > now()) {
+    quiet_timer_.expires_at(by);
+    quiet_timer_.async_wait([this](const error_code& error) {
+      if (!error) settled();
+    });
+    return;
+  }
+  for (const auto& connection : connections_) connection->close();
+  asio::post(io_, std::exchange(quiet_, nullptr));
 }
 
 // ---- what connections share ----

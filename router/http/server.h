@@ -50,10 +50,14 @@ class HttpServer : private ConnectionHost {
   void write_stream(ExchangeId exchange, std::string_view data);
   void end_stream(ExchangeId exchange, bool keep_alive);
 
-  // New connections wait in the listening socket, which others hold too; those that are here end
-  // with their next answer.
-  void stop_accepting();
-  // Accepts no more; calls `done` once everything that was to be written is.
+  // From here on each connection ends with its next answer.
+  void end_connections() { is_ending_ = true; }
+  // New connections wait in the listening socket, which others hold too. Whoever was accepted
+  // before is a client like any other: calls `done` once all requests that came are answered and
+  // no connection is left that may bring one, because each has been silent for last_request_time.
+  void stop_accepting(std::function<void()> done);
+  // The same in a hurry, last_answer_time, for somebody who will be refused. In the place of a
+  // `done` that was not yet called.
   void finish(std::function<void()> done);
   std::size_t connections() const { return connections_.size(); }
 
@@ -65,7 +69,7 @@ class HttpServer : private ConnectionHost {
   const std::string& date() override;
   std::span<char> read_buffer() override { return read_buffer_; }
   const HttpLimits& limits() const override { return limits_; }
-  void written() override;
+  void settled() override;
   void refused(int status) override { events_.refused(status); }
   bool keeps_alive() const override { return !is_ending_; }
   void remove(Connection& connection) override;
@@ -73,7 +77,9 @@ class HttpServer : private ConnectionHost {
   Connection* connection_of(ExchangeId exchange);
   void accept();
   void accepted(boost::asio::ip::tcp::socket socket);
+  bool make_room();
   bool evict_idle();
+  void wait_for_quiet(Duration grace, std::function<void()> done);
   void sweep();
 
   boost::asio::io_context& io_;
@@ -91,7 +97,10 @@ class HttpServer : private ConnectionHost {
   std::int64_t date_seconds_ = 0;
   std::vector<char> read_buffer_;
   bool is_ending_ = false;
-  std::function<void()> done_;
+  boost::asio::steady_timer quiet_timer_;
+  TimePoint quiet_from_;
+  Duration quiet_grace_{0};
+  std::function<void()> quiet_;  // called once, when nothing is under way and nothing will come
 };
 
 }  // namespace plimsoll

@@ -290,7 +290,9 @@ TEST(Router, WhereNothingWillComeRequestsFailAtOnce) {
 }
 
 TEST(Router, BehindADrainThatIsFollowedNobodyIsRefused) {
-  RouterHarness router;
+  HttpLimits limits;
+  limits.last_request_time = milliseconds(100);
+  RouterHarness router({}, limits);
   FakeLeader& leader = router.ready_leader();
   RawHttp stream(router.port());
   stream.post("/v1/chat/completions", kChat);
@@ -316,6 +318,29 @@ TEST(Router, BehindADrainThatIsFollowedNobodyIsRefused) {
   EXPECT_EQ(answer.headers["connection"], "close");
   leader.tokens(first.id, byte_ids("b"), "length");
   EXPECT_NE(stream.read_until("0\r\n\r\n").find("[DONE]"), std::string::npos);
+  EXPECT_EQ(router.wait_for_exit(), 0);
+}
+
+TEST(Router, WhoWasLetInAndSendsItsRequestOnlyBehindTheDrainIsServed) {
+  HttpLimits limits;
+  limits.last_request_time = seconds(20);  // it does not matter how late
+  RouterHarness router({}, limits);
+  FakeLeader& leader = router.ready_leader();
+  RawHttp late(router.port());
+  RawHttp later(router.port());
+  later.get("/livez");  // which says that the earlier one was accepted too
+  EXPECT_EQ(later.answer().status, 200);
+  router.tell(Drain{60'000, true});
+  int status = 200;  // until the drain has come
+  for (const TimePoint end = now() + seconds(10); status == 200 && now() < end;) {
+    later.get("/health");
+    status = later.answer().status;
+  }
+  EXPECT_EQ(status, 503);
+  late.post("/v1/completions", R"({"prompt":"x","max_tokens":1})");
+  leader.tokens(leader.next_generate().id, byte_ids("a"), "length");
+  EXPECT_EQ(late.answer().status, 200);
+  late.close();
   EXPECT_EQ(router.wait_for_exit(), 0);
 }
 

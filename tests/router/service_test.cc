@@ -327,6 +327,30 @@ TEST_F(ServiceTest, BehindADrainThatIsFollowedRequestsAreServed) {
   EXPECT_FALSE(exited_);
 }
 
+TEST_F(ServiceTest, ItIsDrainedWhenNoConnectionIsLeftThatMayBringARequest) {
+  ready();
+  service_.daemon_message(Drain{10'000, true}, time_);
+  take();
+  EXPECT_TRUE(stopped_accepting_);
+  EXPECT_FALSE(exited_);
+  complete(1, R"({"prompt":"x"})");
+  ASSERT_EQ(sent_.size(), 1U);
+  tokens(sent_[0].id, "a", "length");
+  EXPECT_EQ(responses_.at(1).status, 200);
+  EXPECT_FALSE(exited_);
+  service_.all_answered(time_);
+  take();
+  EXPECT_TRUE(exited_);
+}
+
+TEST_F(ServiceTest, ConnectionsThatBringNothingHoldItUpToItsDeadline) {
+  service_.daemon_message(Drain{10'000, true}, time_);
+  tick(seconds(9));
+  EXPECT_FALSE(exited_);
+  tick(seconds(1));
+  EXPECT_TRUE(exited_);
+}
+
 TEST_F(ServiceTest, AProbeOfOneReplicaAsksNoOther) {
   ready(2);
   service_.daemon_message(Probe{3, 1}, time_);

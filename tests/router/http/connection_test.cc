@@ -68,6 +68,36 @@ TEST(Connection, ATooLargeBodyIs413BeforeItIsRead) {
   expect_openai_error(client.answer(), 413);
 }
 
+// The client would see a broken pipe while it sends, and never the answer.
+TEST(Connection, ATooLargeBodyIsReadToItsEndSoThatItsSenderSeesTheAnswer) {
+  HttpLimits limits;
+  limits.request.body_bytes_max = 100;
+  ServerHarness server(limits);
+  constexpr std::size_t kBody = 50'000'000;
+  for (const std::string head :
+       {"Content-Length: 50000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2faf080\r\n"}) {
+    RawHttp client(server.port());
+    client.send("POST /echo HTTP/1.1\r\nHost: x\r\n" + head);
+    const std::string piece(1'000'000, 'x');
+    for (std::size_t sent = 0; sent < kBody; sent += piece.size()) client.send(piece);
+    expect_openai_error(client.answer(), 413);
+    EXPECT_TRUE(client.is_closed());
+  }
+}
+
+TEST(Connection, WhatIsSentAfterARefusalIsReadUpToABound) {
+  HttpLimits limits;
+  limits.request.body_bytes_max = 100;
+  limits.linger_bytes_max = 1'000'000;
+  ServerHarness server(limits);
+  RawHttp client(server.port());
+  client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n");
+  expect_openai_error(client.answer(), 413);
+  EXPECT_TRUE(client.is_closed());
+  client.send(std::string(1'000'001, 'x'));
+  server.wait_for_connections(0);
+}
+
 TEST(Connection, ATooLargeHeaderIs431) {
   ServerHarness server;
   RawHttp client(server.port());

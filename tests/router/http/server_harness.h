@@ -4,6 +4,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -45,8 +46,33 @@ class ServerHarness {
 
   std::uint16_t port() const { return port_; }
   // Into the answer to /held.
+  void end_held() {
+    boost::asio::post(io_, [this] { server_.end_stream(streaming_, true); });
+  }
   void write(std::string data) {
     boost::asio::post(io_, [this, data] { server_.write_stream(streaming_, data); });
+  }
+  // Waits until it has accepted so many that are still there.
+  void wait_for_connections(std::size_t count) {
+    std::size_t got = count + 1;
+    for (const TimePoint end = now() + seconds(10); got != count && now() < end;) {
+      std::promise<std::size_t> answer;
+      boost::asio::post(io_, [&] { answer.set_value(server_.connections()); });
+      got = answer.get_future().get();
+    }
+    EXPECT_EQ(got, count);
+  }
+  void stop_accepting() {
+    boost::asio::post(io_, [this] { server_.stop_accepting([this] { count(quiet_); }); });
+  }
+  void finish() {
+    boost::asio::post(io_, [this] { server_.finish([this] { count(quiet_); }); });
+  }
+  // Until nothing was to come any more; and whether it is so now.
+  void wait_for_quiet() { wait_for(quiet_, 1); }
+  bool is_quiet() {
+    const std::lock_guard lock(mutex_);
+    return quiet_ > 0;
   }
   // Requests of /silent so far, and hang-ups.
   void wait_for_silent(int count) { wait_for(silent_, count); }
@@ -93,6 +119,7 @@ class ServerHarness {
   std::condition_variable changed_;
   int silent_ = 0;
   int hang_ups_ = 0;
+  int quiet_ = 0;
   ExchangeId streaming_ = 0;
   std::thread thread_;
 };
