@@ -73,6 +73,8 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   started_at_ = now;
   state_ = CohortState::loading;
   was_killed_ = false;
+  killed_at_ = TimePoint();
+  is_stuck_said_ = false;
   kv_blocks_ = 0;
   figures_ = {};
   marks_.clear();
@@ -113,8 +115,15 @@ void Cohort::hello(const std::string& peer, const Hello& hello, TimePoint now, A
   worker.peer = peer;
   worker.device = hello.device;
   worker.last_sign = now;
-  // One that was heard before has lost its connection, no more.
-  if (state_ != CohortState::loading || worker.state != WorkerState::hello) return;
+  // One that was heard before has lost its connection, and maybe what was on its way to it. What it
+  // has had it ignores.
+  const bool is_ready = worker.state == WorkerState::ready;
+  if (state_ == CohortState::warming && !is_ready) {
+    out.emplace_back(Send{peer, Commit{kv_blocks_}});
+  }
+  const bool may_lack_load =
+      worker.state == WorkerState::hello || worker.state == WorkerState::planned;
+  if (state_ != CohortState::loading || !may_lack_load) return;
   worker.state = WorkerState::planned;
   Load load;
   load.options = setup_.plan->options_json;

@@ -121,10 +121,13 @@ class Cohort {
   // Peers of a dead rank leave their collectives by themselves within milliseconds; their last
   // words are worth that long. Whoever is still there then is killed.
   static constexpr Duration kLeaveTime = milliseconds(300);
+  // Who lives on for that long after SIGKILL is stuck in the kernel.
+  static constexpr Duration kStuckTime = seconds(10);
 
   const Options& options() const { return setup_.plan->options.values; }
   Duration ping_interval() const;
   void kill_all(int signal, Actions& out);
+  void say_stuck(TimePoint now, Actions& out);
   void begin_dying(std::int64_t rank, const std::string& what, TimePoint now, Actions& out);
   void fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePoint now, Actions& out);
   void loaded(Worker& worker, const Loaded& loaded);
@@ -154,9 +157,11 @@ class Cohort {
   Blocks kv_blocks_ = 0;
   bool is_ended_ = false;
   std::int64_t ping_sequence_ = 0;
-  TimePoint ping_at_;  // when the next one is due
-  TimePoint kill_at_;  // while dying
-  TimePoint bury_at_;  // when all are gone, but last words may follow
+  TimePoint ping_at_;    // when the next one is due
+  TimePoint kill_at_;    // while dying
+  TimePoint bury_at_;    // when all are gone, but last words may follow
+  TimePoint killed_at_;  // while dying; 0: not yet
+  bool is_stuck_said_ = false;
   bool was_killed_ = false;
   TimePoint retry_at_;
   LeaderFigures figures_;

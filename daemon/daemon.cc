@@ -124,6 +124,7 @@ int Daemon::run() {
     take_deaths();
     take_output();
     take_endings();
+    oom_.look(now());
     const std::optional<TimePoint> deadline = supervisor_.next_deadline();
     if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{marks()});
   }
@@ -215,6 +216,7 @@ void Daemon::take_endings() {
     write_lines(ended->lines);
     Ending ending = ended->ending;
     ending.mark = mark_of(id);
+    if (ending.by_signal && ending.code == SIGKILL) ending.by_oom = oom_.has_killed();
     handle(ChildExited{id, ending});
   }
   children_.tidy();
@@ -256,7 +258,9 @@ void Daemon::handle(Event event) {
 // ---- actions ----
 
 void Daemon::act(MakePlan&& action) {
-  events_.push_back(plan_launch(action.options, children_.pids()));
+  Planned planned = plan_launch(action.options, children_.pids());
+  if (planned.plan) weights_.note_shared(*planned.plan);
+  events_.push_back(std::move(planned));
 }
 
 void Daemon::act(BindListener&& action) {

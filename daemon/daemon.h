@@ -16,6 +16,7 @@
 #include "daemon/instance_lock.h"
 #include "daemon/journal.h"
 #include "daemon/log_file.h"
+#include "daemon/oom_watch.h"
 #include "daemon/service_notify.h"
 #include "daemon/supervisor.h"
 #include "daemon/weight_store.h"
@@ -97,6 +98,7 @@ class Daemon {
   ChildTable children_;
   HttpSocket http_;
   WeightStore weights_;
+  OomWatch oom_;
   std::map<std::int64_t, Segment> segments_;  // by replica
   std::map<std::int64_t, Error> segment_errors_;
   std::deque<Event> events_;

@@ -36,6 +36,8 @@ struct Ending {
   bool by_signal = false;
   int code = 0;        // the signal's number, or the exit code
   RankMark mark = {};  // of a worker: where it was
+  // Of a SIGKILL: whether the kernel has just ended a process for want of memory, where it counts.
+  std::optional<bool> by_oom = {};
 };
 
 // ---- events ----

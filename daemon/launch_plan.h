@@ -27,7 +27,9 @@ struct LaunchPlan {
   std::string served_model_name;
   std::vector<Bytes> rank_bytes;    // planned; replica by replica, rank by rank
   std::vector<Bytes> weight_bytes;  // the weights' part of it
-  Bytes memory_available = 0;       // for all ranks, were none of ours there; 0: not known
+  // By rank of a replica: the weights are in memory already, as those that run now map them.
+  std::vector<bool> shares_weights;
+  Bytes memory_available = 0;  // for all ranks, were none of ours there; 0: not known
   std::vector<std::string> notes;
   std::vector<Setting> environment;  // read_fingerprint
   std::optional<Error> refusal;      // it does not fit: then the plan is only for people

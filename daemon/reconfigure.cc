@@ -40,11 +40,26 @@ std::string router_change(const OptionDiff& diff) {
   return "";
 }
 
-Bytes replica_bytes(const LaunchPlan& plan, std::int64_t index) {
+// What a replica takes beside others: without the weights that it shares with them.
+Bytes replica_bytes(const LaunchPlan& plan, std::int64_t index,
+                    const std::vector<bool>& is_shared) {
   const auto first = static_cast<std::size_t>(index * plan.tp);
   Bytes sum = 0;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(plan.tp); ++rank) {
-    if (first + rank < plan.rank_bytes.size()) sum += plan.rank_bytes[first + rank];
+    if (first + rank >= plan.rank_bytes.size()) break;
+    sum += plan.rank_bytes[first + rank];
+    const bool shares = rank < is_shared.size() && is_shared[rank];
+    if (shares && first + rank < plan.weight_bytes.size()) sum -= plan.weight_bytes[first + rank];
+  }
+  return sum;
+}
+
+// Those weights, which are there once for all.
+Bytes shared_bytes(const LaunchPlan& plan) {
+  Bytes sum = 0;
+  for (std::size_t rank = 0; rank < plan.shares_weights.size(); ++rank) {
+    if (plan.shares_weights[rank] && rank < plan.weight_bytes.size())
+      sum += plan.weight_bytes[rank];
   }
   return sum;
 }
@@ -56,17 +71,23 @@ std::string no_room(const LaunchPlan& present, const LaunchPlan& next, ChangePat
         path == ChangePath::rolling && present.tp == next.tp && present.dp == next.dp;
     return is_in_place ? "" : "how much its devices have for both is not known";
   }
+  // What the new ranks would map is what the present ones of the same number do.
+  const std::vector<bool>& is_shared = next.shares_weights;
+  const Bytes shared = shared_bytes(next);
   Bytes old = 0;
-  for (std::int64_t i = 0; i < present.dp; ++i) old += replica_bytes(present, i);
+  for (std::int64_t i = 0; i < present.dp; ++i) old += replica_bytes(present, i, is_shared);
   Bytes fresh = 0;
   for (std::int64_t i = 0; i < std::max(present.dp, next.dp); ++i) {
-    if (path == ChangePath::rolling) old -= replica_bytes(present, i);
-    fresh += replica_bytes(next, i);
-    if (old + fresh > next.memory_available) {
-      return fmt::format("old and new replicas need {} together for a while, {} are available",
-                         format_bytes(old + fresh), format_bytes(next.memory_available));
+    if (path == ChangePath::rolling) old -= replica_bytes(present, i, is_shared);
+    fresh += replica_bytes(next, i, is_shared);
+    if (old + fresh + shared > next.memory_available) {
+      const std::string once =
+          shared > 0 ? fmt::format(" ({} of weights counted once)", format_bytes(shared)) : "";
+      return fmt::format("old and new replicas need {} together for a while{}, {} are available",
+                         format_bytes(old + fresh + shared), once,
+                         format_bytes(next.memory_available));
     }
-    if (path == ChangePath::beside) old -= replica_bytes(present, i);
+    if (path == ChangePath::beside) old -= replica_bytes(present, i, is_shared);
   }
   return "";
 }

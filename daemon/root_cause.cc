@@ -69,10 +69,12 @@ std::string words_of(const LastWords& words) {
     return "left without being asked" + where(words);
   }
   std::string text = describe_ending(ending_of(words)) + where(words);
-  if (words.ending->by_signal && words.ending->code == SIGKILL && !words.was_killed) {
-    text += " (not by plimsolld: by a user, or by the kernel when memory ran out)";
-  }
-  return text;
+  const bool is_from_outside =
+      words.ending->by_signal && words.ending->code == SIGKILL && !words.was_killed;
+  if (!is_from_outside || words.ending->by_oom == true) return text;
+  return text + (words.ending->by_oom == false
+                     ? " (not by plimsolld, nor by the kernel for want of memory)"
+                     : " (not by plimsolld: by a user, or by the kernel when memory ran out)");
 }
 
 Code code_of(const LastWords& words) {
@@ -113,8 +115,10 @@ bool may_still_speak(const LastWords& words) {
 std::string describe_ending(const Ending& ending) {
   if (!ending.by_signal) return fmt::format("exited with code {}", ending.code);
   const char* name = ::sigabbrev_np(ending.code);
-  return name != nullptr ? fmt::format("was killed by SIG{}", name)
-                         : fmt::format("was killed by signal {}", ending.code);
+  if (name == nullptr) return fmt::format("was killed by signal {}", ending.code);
+  const bool by_oom = ending.code == SIGKILL && ending.by_oom == true;
+  return fmt::format("was killed by SIG{}{}", name,
+                     by_oom ? " (OOM: the kernel has ended it, since memory ran out)" : "");
 }
 
 Code ending_code(const Ending& ending) {

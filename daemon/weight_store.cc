@@ -55,6 +55,20 @@ int WeightStore::block_of(const LaunchPlan& plan, std::int64_t replica, std::int
   return block.fd.get();
 }
 
+void WeightStore::note_shared(LaunchPlan& plan) const {
+  plan.shares_weights.assign(static_cast<std::size_t>(plan.tp), false);
+  if (!is_on_cpu(plan.options.values)) return;
+  for (const auto& [rank, block] : blocks_) {
+    // Sealed says that ranks do map it: where the kernel cannot, each has its own.
+    const auto index = static_cast<std::size_t>(rank);
+    if (rank >= plan.tp || index >= plan.memory.ranks.size()) continue;
+    if (!SealedBlock::label_of(block.fd.get())) continue;
+    const Result<std::string> label =
+        weight_label(plan.options.values.model, plan.memory.ranks[index]);
+    plan.shares_weights[index] = label && *label == block.label;
+  }
+}
+
 void WeightStore::drop(std::int64_t rank) {
   if (blocks_.erase(rank) > 0) service_.forget(stored_name(rank).c_str());
 }

@@ -24,6 +24,8 @@ class WeightStore {
   // The block of a rank, packed or for the rank to fill. -1: there is none (its device has memory
   // of its own; or none could be made, and the rank packs for itself).
   int block_of(const LaunchPlan& plan, std::int64_t replica, std::int64_t rank);
+  // Sets plan.shares_weights.
+  void note_shared(LaunchPlan& plan) const;
   void drop();  // all of them
 
  private:

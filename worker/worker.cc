@@ -405,7 +405,7 @@ void Worker::handle(const Message& message) {
   } else if (const auto* drain = std::get_if<Drain>(&message)) {
     drain_until_ = now() + milliseconds(std::max<std::int64_t>(drain->deadline_ms, 0));
     if (leader_) leader_->refuse_new("this replica is about to end; another one can take it");
-  } else {
+  } else if (!std::holds_alternative<Load>(message) && !std::holds_alternative<Commit>(message)) {
     LOG_WARNING("control socket: a message that a worker has no use for now: ignored");
   }
 }

@@ -66,6 +66,42 @@ TEST_F(CohortTest, TheSegmentIsMadeBeforeTheRanksAndDroppedAfterThem) {
   EXPECT_FALSE(cohort.take_cause()) << "each cause once";
 }
 
+// The connection may have broken with the message on its way.
+TEST_F(CohortTest, WhatARankMayHaveMissedIsSaidAgainWhenItSaysHelloAgain) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, kStart);
+  const auto last_to = [&](std::int64_t rank) -> const Message* {
+    const auto* send = out_.empty() ? nullptr : std::get_if<Send>(&out_.back());
+    const bool is_meant = send != nullptr && send->peer == "peer " + std::to_string(rank);
+    return is_meant ? &send->message : nullptr;
+  };
+  for (const std::int64_t rank : {0, 1, 1}) {
+    out_.clear();
+    hello(cohort, rank);
+    ASSERT_NE(last_to(rank), nullptr);
+    ASSERT_TRUE(std::holds_alternative<Load>(*last_to(rank)));
+    EXPECT_EQ(std::get<Load>(*last_to(rank)).rank, rank);
+  }
+  cohort.said(1, Progress{.phase = "loading", .done = 1, .total = 9}, kStart, out_);
+  out_.clear();
+  hello(cohort, 1);
+  EXPECT_TRUE(out_.empty()) << "it has said that it loads";
+  for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, kStart, out_);
+  hello(cohort, 1);
+  EXPECT_TRUE(out_.empty()) << "there is nothing that it waits for yet";
+  cohort.commit(42, kStart, out_);
+  out_.clear();
+  hello(cohort, 1);
+  ASSERT_NE(last_to(1), nullptr);
+  EXPECT_EQ(std::get<Commit>(*last_to(1)).kv_blocks, 42);
+  for (const std::int64_t rank : {0, 1}) cohort.said(rank, Ready{"cpu", nullptr}, kStart, out_);
+  EXPECT_EQ(cohort.state(), CohortState::ready);
+  out_.clear();
+  hello(cohort, 1);
+  EXPECT_TRUE(out_.empty());
+}
+
 TEST_F(CohortTest, ReadyBeforeCommitMeansNothing) {
   Cohort cohort = this->cohort();
   cohort.start(1, kStart, out_);
@@ -195,6 +231,31 @@ TEST_F(CohortTest, TellsWhatItsLastIncarnationEndedOf) {
   cohort.child_exited(1, {true, SIGKILL}, kStart, out_);
   EXPECT_EQ(cohort.ended_incarnation(), 7);
   EXPECT_TRUE(cohort.ended_by_fault());
+}
+
+TEST_F(CohortTest, ARankThatNoSignalEndsIsNamedOnceAndWaitedFor) {
+  Cohort cohort = this->cohort();
+  ASSERT_NO_FATAL_FAILURE(bring_up(cohort, 1, kStart));
+  cohort.child_exited(1, {.by_signal = true, .code = SIGSEGV}, kStart, out_);
+  out_.clear();
+  TimePoint at = kStart;
+  std::vector<std::string> errors;
+  for (int i = 0; i < 60; ++i) {
+    at += milliseconds(500);
+    cohort.tick(at, out_);
+    for (const Action& action : std::exchange(out_, {})) {
+      if (const auto* log = std::get_if<Log>(&action)) errors.push_back(log->line);
+    }
+    EXPECT_EQ(errors.size(), at - kStart < seconds(10) ? 0U : errors.size());
+  }
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_NE(errors[0].find("rank 0 (pid 10) has not ended 10 s after it was killed"),
+            std::string::npos)
+      << errors[0];
+  EXPECT_NE(errors[0].find("needs reset"), std::string::npos);
+  EXPECT_EQ(cohort.state(), CohortState::dying);
+  cohort.child_exited(0, {.by_signal = true, .code = SIGKILL}, at, out_);
+  EXPECT_EQ(cohort.state(), CohortState::waiting);
 }
 
 TEST_F(CohortTest, ADrainedCohortIsNotStartedAgain) {

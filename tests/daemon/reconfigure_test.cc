@@ -130,6 +130,22 @@ TEST_F(ReconfigurePath, IsBesideWhereOneMoreReplicaFits) {
   EXPECT_EQ(path(), "rolling");
 }
 
+// Packed weights of the same file and split are one block of memory for old and new ranks.
+TEST_F(ReconfigurePath, WeightsThatBothMapAreCountedOnce) {
+  present_.weight_bytes = next_.weight_bytes = {3 * kGiB / 4, 3 * kGiB / 4};
+  next_.shares_weights = {true};
+  // Three replicas of 0.25 GiB each, and 0.75 GiB of weights.
+  next_.memory_available = 3 * kGiB / 2;
+  EXPECT_EQ(path(), "beside");
+  --next_.memory_available;
+  EXPECT_EQ(path(), "rolling");
+  EXPECT_NE(path(ChangePath::beside).find("768.0 MiB of weights counted once"), std::string::npos)
+      << path(ChangePath::beside);
+  next_.memory_available = 3 * kGiB / 2;
+  next_.shares_weights = {false};
+  EXPECT_EQ(path(), "hold");
+}
+
 TEST_F(ReconfigurePath, IsRollingWhereOneHasToMakeRoomForTheOther) {
   next_.memory_available = 2 * kGiB;
   EXPECT_EQ(path(), "rolling");

@@ -74,8 +74,19 @@ TEST(RootCause, TheSupervisorsOwnVerdictComesFirst) {
 }
 
 TEST(RootCause, AKillByOthersSaysSo) {
-  const std::vector<LastWords> ranks = {ended(0, {true, SIGKILL})};
-  EXPECT_NE(find_root_cause(ranks).message.find("not by plimsolld"), std::string::npos);
+  std::vector<LastWords> ranks = {ended(0, {true, SIGKILL})};
+  const auto says = [&](std::string_view words) {
+    return find_root_cause(ranks).message.find(words) != std::string::npos;
+  };
+  EXPECT_TRUE(says("not by plimsolld: by a user, or by the kernel when memory ran out"));
+  ranks[0].ending->by_oom = false;
+  EXPECT_TRUE(says("not by plimsolld, nor by the kernel for want of memory"));
+  ranks[0].ending->by_oom = true;
+  EXPECT_TRUE(says("was killed by SIGKILL (OOM: the kernel has ended it, since memory ran out)"));
+  EXPECT_FALSE(says("not by plimsolld"));
+  EXPECT_FALSE(find_root_cause(ranks).is_own_fault);
+  ranks[0].ending->code = SIGTERM;
+  EXPECT_FALSE(says("OOM"));
 }
 
 TEST(RootCause, AQuietExitThatCameFirstOutweighsTheEchoesOfIt) {

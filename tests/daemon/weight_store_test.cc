@@ -91,6 +91,29 @@ TEST_F(WeightStoreTest, WhatTheServiceManagerKeptIsGivenWhereItIsStillTheSame) {
   EXPECT_FALSE(is_sealed(store.block_of(now, 1, 1)));
 }
 
+TEST_F(WeightStoreTest, SaysWhichRanksOfAPlanWouldMapWhatIsThere) {
+  WeightStore store({}, service_);
+  LaunchPlan next = plan();
+  store.note_shared(next);
+  EXPECT_EQ(next.shares_weights, (std::vector<bool>{false, false}));
+  const LaunchPlan now = plan();
+  const auto label = weight_label(model_.string(), now.memory.ranks[1]);
+  ASSERT_TRUE(label);
+  ASSERT_GE(store.block_of(now, 0, 0), 0);
+  auto block = SealedBlock::open(store.block_of(now, 0, 1), kBytes, *label);
+  ASSERT_TRUE(block) << block.error().message;
+  ASSERT_TRUE((*block)->seal());
+  store.note_shared(next);
+  EXPECT_EQ(next.shares_weights, (std::vector<bool>{false, true})) << "what is sealed is mapped";
+  next.memory.ranks[1].shard.heads.end = 5;
+  store.note_shared(next);
+  EXPECT_EQ(next.shares_weights, (std::vector<bool>{false, false}));
+  next = plan();
+  next.options.values.devices = "simulated:1GiB";
+  store.note_shared(next);
+  EXPECT_EQ(next.shares_weights, (std::vector<bool>{false, false}));
+}
+
 TEST_F(WeightStoreTest, ThereIsNoneForOtherDevicesNorOfAFileThatIsNotThere) {
   WeightStore store({}, service_);
   for (const char* devices : {"simulated:1GiB", "cuda:host"}) {

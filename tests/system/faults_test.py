@@ -26,7 +26,7 @@ FAULTS = {
     "SIGSEGV": "killed by SIGSEGV",
     "SIGABRT": "killed by SIGABRT",
     "exit0": "left without being asked",
-    "OOM": "killed by SIGKILL",
+    "OOM": "killed by SIGKILL (OOM:",
     "socket": "exited with code",
 }
 PHASES = ("loading", "warming", "prefill", "decode", "draining", "reconfiguring")

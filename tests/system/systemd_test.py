@@ -1,4 +1,5 @@
 """The installed unit under a real systemd: ready when it serves, restarted or not by how it ended, gone when stopped."""
+import contextlib
 import http.client
 import json
 import os
@@ -62,7 +63,7 @@ class Systemd(SystemTest):
                        env={**os.environ, "DESTDIR": str(cls.destdir)}, timeout=60 * SLOW)
         cls.model = f"/{PREFIX}/share/model.gguf"
         (cls.destdir / PREFIX / "share").mkdir(exist_ok=True)
-        shutil.copy(tiny_model(cls.folder, seed=1), cls.destdir / PREFIX / "share/model.gguf")
+        shutil.copy(tiny_model(cls.folder, seed=1, context=4096), cls.destdir / PREFIX / "share/model.gguf")
         os.chmod(cls.destdir / PREFIX / "share/model.gguf", 0o644)
 
     @classmethod
@@ -208,8 +209,52 @@ class Systemd(SystemTest):
             self.assertFalse(before & set(machine.processes("plimsoll")))
             self.assertEqual(self.weights(machine), weights, "they came back from the descriptor store")
             self.assertEqual(self.completion(self.status(machine)["url"])[0], 200)
-            machine.systemctl("stop", UNIT)
+            self.kill_in_every_phase(machine)
             self.assert_gone(machine)
+
+    def kill_daemon(self, machine):
+        victim = next(iter(machine.processes("plimsolld")))
+        os.kill(victim, signal.SIGKILL)
+        return victim
+
+    def wait_for_next_life(self, machine, victim):
+        wait_until("another daemon runs", lambda: set(machine.processes("plimsolld")) - {victim}, 10)
+        wait_until("it serves again", lambda: machine.show(UNIT, "ActiveState") == "active"
+                   and self.status(machine).get("state") == "serving", 20)
+        status = self.status(machine)
+        self.assertEqual(status["options"]["max-running-requests"]["source"], "default", "nothing else was committed")
+        self.assertEqual(self.completion(status["url"])[0], 200)
+        return status
+
+    def kill_in_every_phase(self, machine):
+        """Of a service that serves: while it changes, loads, decodes and drains."""
+        change = threading.Thread(target=lambda: machine.run("plimsoll", "reconfigure", "max-running-requests=9"))
+        change.start()
+        wait_until("it reconfigures", lambda: self.status(machine).get("operation") == "reconfigure")
+        self.wait_for_next_life(machine, self.kill_daemon(machine))
+        change.join(30 * SLOW)
+        machine.systemctl("stop", UNIT)
+        self.stop_a_rank_that_loads(machine)
+        status = self.wait_for_next_life(machine, self.kill_daemon(machine))
+        for is_draining in (False, True):
+            connection = http.client.HTTPConnection(status["url"].split("//", 1)[1], timeout=30 * SLOW)
+            connection.request("POST", "/v1/completions", json.dumps(
+                {"prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}),
+                {"Content-Type": "application/json"})
+            stream = connection.getresponse()
+            stream.readline()
+            # So that the stream does not end by itself.
+            os.kill(next(iter(machine.processes("plimsoll-worker"))), signal.SIGSTOP)
+            if is_draining:
+                machine.systemctl("stop", "--no-block", UNIT)
+                wait_until("it drains", lambda: self.status(machine).get("state") == "draining")
+            victim = self.kill_daemon(machine)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                self.assertFalse(stream.read().endswith(b"[DONE]\n\n"), "it was complete")
+            connection.close()
+            if not is_draining:
+                status = self.wait_for_next_life(machine, victim)
+        wait_until("it is not started again", lambda: machine.show(UNIT, "ActiveState") in ("inactive", "failed"), 10)
 
     def restart_and_kill(self, machine, port):
         """Connects all the time while the daemon is restarted and then killed, crashed and aborted; the refusals."""
