@@ -121,6 +121,9 @@ void Cohort::hello(const std::string& peer, const Hello& hello, TimePoint now, A
   if (state_ == CohortState::warming && !is_ready) {
     out.emplace_back(Send{peer, Commit{kv_blocks_}});
   }
+  if (state_ == CohortState::draining && !was_killed_) {  // whoever drains it has the deadline
+    out.emplace_back(Send{peer, Drain{options().shutdown_timeout.count()}});
+  }
   const bool may_lack_load =
       worker.state == WorkerState::hello || worker.state == WorkerState::planned;
   if (state_ != CohortState::loading || !may_lack_load) return;

@@ -175,6 +175,11 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
       // The answer to a probe may be lost with its former connection.
       is_probing_ = false;
       if (change_) change_->probe = 0;
+      // And so may the word that it is to end.
+      if (stop_phase_ == StopPhase::router) {
+        const auto left = std::chrono::ceil<milliseconds>(std::max(stop_at_ - now, Duration(0)));
+        out.emplace_back(Send{peer, Drain{left.count(), is_followed_}});
+      }
     } else {
       cohort_of(*child)->hello(peer, *words, now, out);
     }

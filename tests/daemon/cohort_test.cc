@@ -100,6 +100,15 @@ TEST_F(CohortTest, WhatARankMayHaveMissedIsSaidAgainWhenItSaysHelloAgain) {
   out_.clear();
   hello(cohort, 1);
   EXPECT_TRUE(out_.empty());
+  cohort.drain(seconds(5), kStart, out_);
+  out_.clear();
+  hello(cohort, 1);
+  ASSERT_NE(last_to(1), nullptr);
+  EXPECT_TRUE(std::holds_alternative<Drain>(*last_to(1)));
+  cohort.end(SIGTERM, kStart, out_);
+  out_.clear();
+  hello(cohort, 1);
+  EXPECT_TRUE(out_.empty()) << "it is being killed";
 }
 
 TEST_F(CohortTest, ReadyBeforeCommitMeansNothing) {

@@ -238,6 +238,20 @@ TEST(Supervisor, StopDrainsTheRouterFirstThenTheWorkersAndLeavesNothing) {
   EXPECT_EQ(h.exit_code, 0);
 }
 
+// Whoever lost its connection may have lost the message with it.
+TEST(Supervisor, WhoSaysHelloAgainWhileItDrainsIsToldAgain) {
+  Harness h;
+  h.serve();
+  h.handle(StopSignal{});
+  h.pass_for(milliseconds(900));
+  const std::size_t before = h.count_sent<Drain>();
+  h.hello(*h.find(Harness::router()));
+  ASSERT_EQ(h.count_sent<Drain>(), before + 1);
+  EXPECT_EQ(h.sent<Drain>(h.peer_of(Harness::router())).back().deadline_ms, 9'100);
+  h.let_leave();
+  EXPECT_EQ(h.exit_code, 0);
+}
+
 TEST(Supervisor, WhoDoesNotDrainIsTerminatedThenKilled) {
   Harness h;
   h.serve();

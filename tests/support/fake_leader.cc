@@ -60,9 +60,11 @@ bool FakeLeader::nothing_came() {
 }
 
 // The router is a thread of this process, and so is each end of the connection a descriptor of it.
-bool FakeLeader::break_connection() const {
+bool FakeLeader::break_connection() const { return break_connections(endpoint_); }
+
+bool break_connections(const std::string& endpoint) {
   constexpr int kDescriptorsMax = 1024;
-  const std::string path = endpoint_.substr(std::string_view("ipc://").size());
+  const std::string path = endpoint.substr(std::string_view("ipc://").size());
   bool is_broken = false;
   for (int fd = 3; fd < kDescriptorsMax; ++fd) {
     sockaddr_un address{};

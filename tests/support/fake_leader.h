@@ -14,6 +14,10 @@
 
 namespace plimsoll {
 
+// Of a socket that is bound in this process, with whoever has connected to it; whether there was
+// any.
+bool break_connections(const std::string& endpoint);
+
 class FakeLeader {
  public:
   // Binds the endpoint; the test fails where it cannot.

@@ -35,6 +35,7 @@ bool is_daemon_listening(const std::filesystem::path& runtime) {
 
 Result<DaemonClient> DaemonClient::connect(const std::filesystem::path& runtime) {
   Channel channel = TRY(Channel::connect(control_endpoint(runtime)));
+  (void)channel.take_break();  // from here on it is watched
   return DaemonClient(runtime, std::move(channel));
 }
 
@@ -64,6 +65,17 @@ Result<Reply> DaemonClient::wait(const Command& command, TimePoint deadline,
     if (!is_daemon_listening(runtime_)) {
       return unavailable(fmt::format(
           "{}: plimsolld ended before it answered; `plimsoll logs` may say why", command.verb));
+    }
+    // The answer was for a connection that is no more; what it would have said is not known.
+    if (channel_.take_break()) {
+      if (command.verb == "status") {  // which can be asked again
+        TRY(channel_.send(command));
+        continue;
+      }
+      return unavailable(fmt::format(
+          "{}: the connection to plimsolld broke before it answered, so that it may or may not be "
+          "done; `plimsoll status` and `plimsoll history` tell",
+          command.verb));
     }
     while_waiting();
   }

@@ -1,9 +1,12 @@
 #include "tools/cli/daemon_client.h"
 
+#include <future>
+
 #include <gtest/gtest.h>
 
 #include "shared/control/endpoints.h"
 #include "tests/support/fake_daemon.h"
+#include "tests/support/fake_leader.h"
 #include "tests/support/temp_folder.h"
 
 namespace plimsoll {
@@ -41,6 +44,34 @@ TEST(DaemonClient, NoticesThatTheDaemonIsGone) {
   const Result<Reply> reply = client->ask({.verb = "stop", .arguments = {}}, seconds(20));
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().code, Code::unavailable);
+}
+
+// It waited for a day.
+TEST(DaemonClient, AReplyThatWasLostWithTheConnectionIsNotWaitedFor) {
+  for (const char* verb : {"reconfigure", "status"}) {
+    const TempFolder folder;
+    Result<Channel> daemon = Channel::bind(control_endpoint(folder.path()), 0600);
+    ASSERT_TRUE(daemon);
+    Result<DaemonClient> client = DaemonClient::connect(folder.path());
+    ASSERT_TRUE(client);
+    std::future<Result<Reply>> asked = std::async(std::launch::async, [&] {
+      return client->ask({.verb = verb, .arguments = {}}, seconds(20));
+    });
+    ASSERT_TRUE(daemon->receive(seconds(10)));
+    ASSERT_TRUE(break_connections(control_endpoint(folder.path())));
+    if (std::string_view(verb) == "status") {  // asks again
+      const auto again = daemon->receive(seconds(10));
+      ASSERT_TRUE(again);
+      ASSERT_TRUE(daemon->send(again->peer, Reply{.exit_code = 0, .message = "", .result = {}}));
+      EXPECT_TRUE(asked.get());
+      continue;
+    }
+    const Result<Reply> reply = asked.get();
+    ASSERT_FALSE(reply);
+    EXPECT_EQ(reply.error().code, Code::unavailable);
+    EXPECT_NE(reply.error().message.find("may or may not be done"), std::string::npos)
+        << reply.error().message;
+  }
 }
 
 TEST(DaemonClient, ADaemonThatNeverAnswersIsLeftAtTheDeadline) {
