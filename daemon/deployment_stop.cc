@@ -98,7 +98,8 @@ void Deployment::settle_stop(TimePoint now, Actions& out) {
   if (was_orderly) {
     out.emplace_back(
         Log{LogLevel::warning,
-            "processes that have not left in time are terminated (--shutdown-timeout)"});
+            fmt::format("processes that have not left in {} ms are terminated (--shutdown-timeout)",
+                        plan().options.values.shutdown_timeout.count())});
   }
   stop_phase_ = was_orderly ? StopPhase::terminated : StopPhase::killed;
   signal_all(was_orderly ? SIGTERM : SIGKILL, now, out);

@@ -142,7 +142,10 @@ std::vector<Setting> kept_variables(std::span<const std::string> variables) {
     const bool is_secret = std::ranges::any_of(
         kSecrets, [&](auto part) { return name.find(part) != std::string::npos; });
     std::string value = is_secret ? "(set)" : variable.substr(equals + 1);
-    if (value.size() > kValueBytesMax) value = value.substr(0, kValueBytesMax) + "...";
+    if (value.size() > kValueBytesMax) {
+      value.resize(kValueBytesMax);
+      value += "...";
+    }
     kept.push_back({name, std::move(value), "environment"});
   }
   std::ranges::sort(kept, {}, &Setting::name);

@@ -2,32 +2,19 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <string_view>
-
-#include <gtest/gtest.h>
-
-#include "shared/base/file.h"
 
 namespace plimsoll {
 
 class FakeRoot {
  public:
-  explicit FakeRoot(std::string_view name)
-      : path_(std::filesystem::path(::testing::TempDir()) / ("plimsoll_" + std::string(name))) {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
+  explicit FakeRoot(std::string_view name);
   FakeRoot(const FakeRoot&) = delete;
   FakeRoot& operator=(const FakeRoot&) = delete;
-  ~FakeRoot() { std::filesystem::remove_all(path_); }
+  ~FakeRoot();
 
   const std::filesystem::path& path() const { return path_; }
-  void file(std::string_view relative, std::string_view content) const {
-    const std::filesystem::path file = path_ / relative;
-    std::filesystem::create_directories(file.parent_path());
-    ASSERT_TRUE(write_file(file, content)) << file;
-  }
+  void file(std::string_view relative, std::string_view content) const;
 
  private:
   std::filesystem::path path_;

@@ -6,43 +6,18 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
-#include <thread>
-#include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
-#include "shared/model/gguf.h"
-#include "worker/collective/shm_collective.h"
-#include "worker/graph/rope.h"
 #include "worker/rank.h"
 
 namespace plimsoll {
 
 // A plan whose rows are exactly what the code asks for.
-inline RankPlan exact_plan(const ModelSpec& spec, const ShardPlan& shards, int rank,
-                           const DecoderLimits& limits, const Backend& backend) {
-  const RankShard& shard = shards.ranks[static_cast<std::size_t>(rank)];
-  const DecoderBuffers shapes = decoder_buffer_shapes(spec, shards, rank, limits);
-  RankPlan plan;
-  plan.rank = rank;
-  plan.shard = shard;
-  const auto add = [&](Term term, Bytes bytes) {
-    plan.rows.push_back({.term = term, .bytes = bytes, .formula = {}});
-  };
-  add(Term::weights, rank_weights(spec, shard).bytes());
-  add(Term::tables, rope_table_bytes(spec, limits.context_length));
-  add(Term::activations, activation_bytes(shapes));
-  add(Term::workspace, backend.workspace_bytes(backend_limits(spec, shard, limits)));
-  const bool has_copy = const_cast<Backend&>(backend).device_memory() != nullptr;
-  const std::int64_t copied = has_copy ? limits.logit_rows_max * spec.vocab : 0;
-  add(Term::logits, logit_bytes(shapes) + round_up(copied * Bytes{sizeof(float)}, 64));
-  return plan;
-}
+RankPlan exact_plan(const ModelSpec& spec, const ShardPlan& shards, int rank,
+                    const DecoderLimits& limits, const Backend& backend);
 
 class RankGroup {
  public:
@@ -68,81 +43,15 @@ class RankGroup {
   ReplicaSegment& segment() { return *segment_; }
 
   // work(rank index) on a thread each; index 0 on this one.
-  void on_all(const std::function<void(int)>& work) {
-    std::vector<std::thread> threads;
-    for (int index = 1; index < size(); ++index) threads.emplace_back(work, index);
-    work(0);
-    for (std::thread& thread : threads) thread.join();
-  }
+  void on_all(const std::function<void(int)>& work);
 
   // One step on all ranks: the logits of rank 0, row by row.
-  std::vector<std::vector<float>> run(const StepPlan& plan) {
-    const Status sound = check_step(plan, rank(0).engine().step_limits());
-    EXPECT_TRUE(sound) << sound.error().message;
-    std::vector<std::vector<float>> rows;
-    on_all([&](int index) {
-      const auto logits = rank(index).engine().run(plan);
-      ASSERT_TRUE(logits) << logits.error().message;
-      if (index != 0) return;
-      for (std::int64_t row = 0; row < logits->rows; ++row) {
-        rows.emplace_back(logits->row(row), logits->row(row) + logits->cols);
-      }
-    });
-    return rows;
-  }
+  std::vector<std::vector<float>> run(const StepPlan& plan);
 
  private:
-  void start() {
-    const auto file = GgufFile::open(options_.model);
-    ASSERT_TRUE(file) << file.error().message;
-    const auto spec = read_model_spec(*file);
-    ASSERT_TRUE(spec) << spec.error().message;
-    const auto shards = plan_shards(*spec, options_.ranks);
-    ASSERT_TRUE(shards) << shards.error().message;
-    const ReplicaSegmentShape shape{.ranks = options_.ranks};
-    auto memory = SharedBlock::create("rank group", replica_segment_bytes(shape));
-    ASSERT_TRUE(memory) << memory.error().message;
-    memory_.emplace(std::move(*memory));
-    const auto segment = init_replica_segment(memory_->bytes(), shape);
-    ASSERT_TRUE(segment) << segment.error().message;
-    segment_.emplace(*segment);
-    for (int index = 0; index < options_.ranks; ++index) {
-      ASSERT_NO_FATAL_FAILURE(start_rank(index, *spec, *shards));
-    }
-  }
+  void start();
 
-  void start_rank(int index, const ModelSpec& spec, const ShardPlan& shards) {
-    CpuBackendOptions backend_options;
-    backend_options.threads = options_.threads;
-    backend_options.spin = false;
-    backend_options.path = options_.path;
-    backend_options.activations = options_.activations;
-    auto backend =
-        options_.make_backend ? Result(options_.make_backend()) : make_cpu_backend(backend_options);
-    ASSERT_TRUE(backend) << backend.error().message;
-    ShmCollectiveOptions collective_options;
-    collective_options.rank = index;
-    auto collective = options_.ranks == 1 ? Result(make_single_collective())
-                                          : make_shm_collective(*segment_, collective_options);
-    ASSERT_TRUE(collective) << collective.error().message;
-    Rank::Setup setup{.model_path = options_.model,
-                      .shards = shards,
-                      .plan = exact_plan(spec, shards, index, options_.limits, **backend),
-                      .limits = options_.limits,
-                      .kv_type = options_.kv_type,
-                      .backend = std::move(*backend),
-                      .collective = std::move(*collective)};
-    if (options_.kept_weights >= 0) {
-      setup.kept_weights = {.block = UniqueFd(::dup(options_.kept_weights)),
-                            .wait = [] { return unavailable("another packs"); }};
-    }
-    auto rank = Rank::load(std::move(setup), [](const LoadProgress&) {});
-    ASSERT_TRUE(rank) << rank.error().message;
-    const Status kv = (*rank)->engine().allocate_kv(
-        {.blocks = options_.kv_blocks, .sequences_max = options_.sequences_max});
-    ASSERT_TRUE(kv) << kv.error().message;
-    ranks_.push_back(std::move(*rank));
-  }
+  void start_rank(int index, const ModelSpec& spec, const ShardPlan& shards);
 
   Options options_;
   std::optional<SharedBlock> memory_;
@@ -159,24 +68,6 @@ struct PlannedRows {
   std::size_t logit_rows = 0;
 };
 
-inline void append_rows(StepPlan& plan, const PlannedRows& rows) {
-  StepSequence sequence;
-  sequence.row = static_cast<std::int32_t>(plan.ids.size());
-  sequence.tokens = static_cast<std::int32_t>(rows.end - rows.begin);
-  sequence.position = static_cast<std::int32_t>(rows.begin);
-  sequence.blocks_begin = static_cast<std::int32_t>(plan.blocks.size());
-  sequence.blocks_count =
-      static_cast<std::int32_t>(ceil_div(static_cast<std::int64_t>(rows.end), kKvBlockTokens));
-  for (std::int32_t i = 0; i < sequence.blocks_count; ++i) {
-    plan.blocks.push_back(rows.first_block + i);
-  }
-  for (std::size_t i = rows.begin; i < rows.end; ++i) {
-    if (i + rows.logit_rows >= rows.end) {
-      plan.logit_rows.push_back(static_cast<std::int32_t>(plan.ids.size()));
-    }
-    plan.ids.push_back(rows.tokens[i]);
-  }
-  plan.sequences.push_back(sequence);
-}
+void append_rows(StepPlan& plan, const PlannedRows& rows);
 
 }  // namespace plimsoll

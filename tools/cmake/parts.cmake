@@ -12,6 +12,10 @@ find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(OpenSSL REQUIRED)
 pkg_check_modules(zmq REQUIRED IMPORTED_TARGET libzmq)
+# Debian lists private headers of its dependencies too, in another order each time CMake runs again: then
+# everything would be compiled anew.
+set_target_properties(PkgConfig::zmq PROPERTIES
+  INTERFACE_INCLUDE_DIRECTORIES "${zmq_INCLUDEDIR}" INTERFACE_COMPILE_OPTIONS "")
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(systemd REQUIRED IMPORTED_TARGET libsystemd)
 
@@ -19,7 +23,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 find_program(CCACHE ccache)
 if(CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  # Clones of the tree share what was compiled: paths are relative to it, and a precompiled header is known
+  # by its .sum (see precompile), since its own bytes differ each time.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+      CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 ${CCACHE})
 endif()
 
 add_library(plimsoll_flags INTERFACE)
@@ -35,6 +42,10 @@ if(PLIMSOLL_SANITIZE)
   target_compile_options(plimsoll_flags INTERFACE
     -fsanitize=${PLIMSOLL_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(plimsoll_flags INTERFACE -fsanitize=${PLIMSOLL_SANITIZE})
+  if(PLIMSOLL_SANITIZE MATCHES undefined)
+    # A check before each access doubles the time to compile; null pointers are caught by AddressSanitizer.
+    target_compile_options(plimsoll_flags INTERFACE -fno-sanitize=null,alignment,vptr)
+  endif()
   if(PLIMSOLL_SANITIZE MATCHES thread)
     # TSan does not know fences; Asio without its fenced blocks is as correct and can be checked.
     # The warning is a false one: instrumented, a std::variant or std::optional that is moved from under its
@@ -43,6 +54,19 @@ if(PLIMSOLL_SANITIZE)
     target_compile_definitions(plimsoll_flags INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK=1)
   endif()
 endif()
+
+# precompile(TARGET HEADERS ...): standard headers that its sources share; they include them all the same
+# (tools/check all builds without). Never headers of ours: a change would compile everything again.
+function(precompile target)
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.gch.sum
+       CONTENT "${ARGN} ${CMAKE_CXX_COMPILER_VERSION} ${GTest_VERSION}")
+  list(TRANSFORM ARGN PREPEND "$<$<COMPILE_LANGUAGE:CXX>:<")
+  list(TRANSFORM ARGN APPEND "$<ANGLE-R>>")
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  # Lets ccache see through the precompiled header.
+  target_compile_options(${target} PRIVATE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess>)
+endfunction()
 
 # add_part(NAME DEPENDS ...): a static library of all sources below this folder, without main.cc.
 function(add_part name)
@@ -54,6 +78,8 @@ function(add_part name)
   endif()
   add_library(${name} STATIC ${sources})
   target_link_libraries(${name} PUBLIC plimsoll_flags ${PART_DEPENDS})
+  precompile(${name} algorithm array chrono functional map memory optional span string string_view
+             unordered_map utility variant vector)
 endfunction()
 
 # add_program(NAME PART): main.cc of this folder and its part.
@@ -65,10 +91,15 @@ function(add_program name part)
   target_link_libraries(${name} PRIVATE ${part})
 endfunction()
 
-# add_tests(DIR LABEL l DEPENDS ...): all *_test.cc below DIR, one binary, one CTest entry a case.
+# add_tests(DIR LABEL l DEPENDS ... [THREADED ...]): all sources below DIR, one binary, one CTest entry a
+# case. THREADED are those below DIR in which ThreadSanitizer can see something; without it, all.
 function(add_tests dir)
-  cmake_parse_arguments(TESTS "" "LABEL" "DEPENDS" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*_test.cc)
+  cmake_parse_arguments(TESTS "" "LABEL" "DEPENDS;THREADED" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${dir}/*.cc)
+  if(PLIMSOLL_SANITIZE MATCHES thread AND TESTS_THREADED)
+    list(JOIN TESTS_THREADED "|" threaded)
+    list(FILTER sources INCLUDE REGEX "/tests/${dir}/(${threaded})")
+  endif()
   foreach(part ${TESTS_DEPENDS})
     if(NOT TARGET ${part})
       return()
@@ -80,9 +111,13 @@ function(add_tests dir)
   set(name ${dir}_tests)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE ${TESTS_DEPENDS} test_support GTest::gtest GTest::gtest_main)
-  target_precompile_headers(${name} PRIVATE <gtest/gtest.h>)
-  # Lets ccache see through the precompiled header.
-  target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  precompile(${name} gtest/gtest.h)
+  # What they call is optimised; they themselves had better be compiled soon.
+  if(PLIMSOLL_SANITIZE)
+    target_compile_options(${name} PRIVATE -O0)
+  else()
+    target_compile_options(${name} PRIVATE -O1)
+  endif()
   if(PLIMSOLL_SANITIZE)
     # A few entries a binary: each start of an instrumented one costs as much as a case does. In quarters no
     # entry comes near its deadline, and two of them run at a time.
