@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/check.h"
+#include "shared/base/crash_mark.h"
 
 namespace plimsoll {
 namespace {
@@ -44,7 +45,10 @@ std::string where(const LastWords& words) {
   if (!words.ending) return "";
   const RankMark& mark = words.ending->mark;
   std::string text;
-  if (mark.crash_signal == SIGSEGV || mark.crash_signal == SIGBUS) {
+  if (mark.crash_signal != 0 && mark.crash_address == kCrashSent) {
+    text = " (sent by another process)";
+  } else if (mark.crash_address != kCrashRaised &&
+             (mark.crash_signal == SIGSEGV || mark.crash_signal == SIGBUS)) {
     text = fmt::format(" at address {:#x}", mark.crash_address);
   }
   const std::string place = describe_mark(mark);
@@ -54,7 +58,7 @@ std::string where(const LastWords& words) {
 bool is_own_fault(const LastWords& words) {
   if (words.verdict) return false;
   if (words.fault) return words.fault->code == Code::internal;
-  if (has_crashed(words)) return true;
+  if (has_crashed(words)) return words.ending->mark.crash_address != kCrashSent;
   if (!words.ending || !words.ending->by_signal || words.was_killed) return false;
   const int number = words.ending->code;
   return number == SIGSEGV || number == SIGBUS || number == SIGABRT || number == SIGFPE ||

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shared/base/check.h"
+#include "shared/base/crash_mark.h"
 
 namespace plimsoll {
 namespace {
@@ -27,6 +28,12 @@ struct Place {
 // A signal handler has no argument of its own: the one global of this program.
 Place place;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
+// A signal of the kernel's own has an address; the others have a sender in its place.
+std::uint64_t address_of(const siginfo_t& info) {
+  if (info.si_code > 0) return reinterpret_cast<std::uint64_t>(info.si_addr);
+  return info.si_pid == ::getpid() ? kCrashRaised : kCrashSent;
+}
+
 // Only plain system calls and atomics from here on: any lock may be held for ever.
 extern "C" void on_crash(int number, siginfo_t* info, void*) {
   if (place.is_entered.exchange(true)) {
@@ -34,7 +41,7 @@ extern "C" void on_crash(int number, siginfo_t* info, void*) {
   }
   if (place.segment) {
     RankLine& line = place.segment->line(place.rank);
-    line.crash_address.store(reinterpret_cast<std::uint64_t>(info->si_addr));
+    line.crash_address.store(address_of(*info));
     line.crash_signal.store(number);
     std::array<char, 64> reason{"a crash of rank "};
     char* end = reason.data() + std::strlen(reason.data());

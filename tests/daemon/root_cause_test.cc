@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/crash_mark.h"
+
 namespace plimsoll {
 namespace {
 
@@ -43,6 +45,21 @@ TEST(RootCause, SaysWhereARankWasAndWhetherTheFaultIsItsOwn) {
             "rank 1 (pid 101) was killed by SIGSEGV at address 0x10, in step 17 (decode), "
             "collective 530: all_reduce_add [4, 512] chunk 0");
   EXPECT_TRUE(cause.is_own_fault);
+}
+
+TEST(RootCause, ACrashSignalThatAnotherProcessSentIsNoFaultOfTheRank) {
+  const auto cause_of = [](std::uint64_t address) {
+    RankMark mark;
+    mark.crash_signal = SIGSEGV;
+    mark.crash_address = address;
+    return find_root_cause(std::vector{ended(1, {true, SIGSEGV, mark})});
+  };
+  EXPECT_EQ(cause_of(kCrashSent).message,
+            "rank 1 (pid 101) was killed by SIGSEGV (sent by another process)");
+  EXPECT_FALSE(cause_of(kCrashSent).is_own_fault);
+  EXPECT_EQ(cause_of(kCrashRaised).message, "rank 1 (pid 101) was killed by SIGSEGV");
+  EXPECT_TRUE(cause_of(kCrashRaised).is_own_fault);
+  EXPECT_NE(cause_of(0).message.find("at address 0x0"), std::string::npos);
 }
 
 TEST(RootCause, OnlyACrashOrABrokenInvariantIsAnOwnFault) {

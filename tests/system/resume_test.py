@@ -72,7 +72,7 @@ class OneCause(SystemTest):
             for number, victim in ((signal.SIGSEGV, 1), (signal.SIGKILL, 0)):
                 with Deployment(model, "--tp", 2, "--max-running-requests", 96) as server:
                     counter = []
-                    clients = [Client(server, {"prompt": f"{i}", "max_tokens": 300, "ignore_eos": True}, counter)
+                    clients = [Client(server, {"prompt": f"{i}", "max_tokens": 160, "ignore_eos": True}, counter)
                                for i in range(90)]
                     wait_until("90 streams are under way", lambda: all(c.choices for c in clients), 60)
                     before = len(server.log().splitlines())

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "shared/base/check.h"
+#include "shared/base/crash_mark.h"
 #include "shared/base/shared_block.h"
 
 namespace plimsoll {
@@ -63,6 +64,22 @@ TEST_F(CrashHandlerTest, WritesDownTheSignalFreesThePeersAndDiesOfIt) {
     EXPECT_TRUE(segment_->aborted());
     EXPECT_EQ(segment_->abort_reason(), "a crash of rank 1");
   }
+}
+
+TEST_F(CrashHandlerTest, TellsWhetherASignalWasItsOwnOrWasSent) {
+  (void)end_of([](auto&) { ::raise(SIGSEGV); });
+  EXPECT_EQ(segment_->mark(1).crash_address, kCrashRaised);
+  segment_ = *init_replica_segment(block_->bytes(), kShape);
+  (void)end_of([](auto&) {
+    const pid_t rank = ::getpid();
+    if (::fork() == 0) {
+      ::kill(rank, SIGSEGV);
+      ::_exit(0);
+    }
+    for (;;) ::pause();
+  });
+  EXPECT_EQ(segment_->mark(1).crash_signal, SIGSEGV);
+  EXPECT_EQ(segment_->mark(1).crash_address, kCrashSent);
 }
 
 TEST_F(CrashHandlerTest, TellsTheAddressOfABadAccess) {
