@@ -161,8 +161,11 @@ bool Daemon::take_messages() {
     while (const std::optional<std::string> refusal = parts_.channel.take_refusal()) {
       log(LogLevel::warning, "control: " + *refusal);
     }
-    if (!received) return false;
-    handle(std::move(*received));
+    if (received) {
+      handle(std::move(*received));
+    } else if (!parts_.channel.has_more()) {
+      return false;
+    }
   }
   return true;
 }

@@ -231,7 +231,7 @@ class Loop {
       pump_once();
       if (control_dirty_) {
         control_dirty_ = false;
-        while (const auto received = control_.receive()) daemon_message(received->message);
+        read_daemon();
         continue;
       }
       if (dirty_.empty()) break;
@@ -242,11 +242,18 @@ class Loop {
     pumping_ = false;
   }
 
+  void read_daemon() {
+    do {
+      while (const auto received = control_.receive()) daemon_message(received->message);
+    } while (control_.has_more());
+  }
+
   void read_leader(std::int64_t replica) {
     for (;;) {
       const auto found = leaders_.find(replica);
       if (found == leaders_.end()) return;
       auto received = found->second.channel.receive();
+      if (!received && found->second.channel.has_more()) continue;
       if (!received) return log_refusals(found->second.channel, "a leader");
       if (auto* step = std::get_if<StepTokens>(&received->message)) {
         service_.leader_tokens(replica, std::move(*step), now());

@@ -8,9 +8,14 @@
 #include "kernels/backend.h"
 #include "shared/base/check.h"
 #include "shared/base/log.h"
+#include "shared/control/codec.h"
 
 namespace plimsoll {
 namespace {
+
+// Between two steps, so that no flood of messages keeps running requests from their tokens, or the
+// rank from its answer to a ping.
+constexpr int kMessagesATurn = 256;
 
 TokenEvent error_event(std::uint64_t id, const Error& error) {
   TokenEvent event;
@@ -88,14 +93,18 @@ Status Leader::stop() {
 
 bool Leader::take_requests() {
   bool any = false;
-  while (std::optional<Received> received = parts_.requests.receive()) {
-    any = true;
+  for (int i = 0; i < kMessagesATurn; ++i) {
+    const std::optional<Received> received = parts_.requests.receive();
+    any |= received || parts_.requests.has_more();
+    if (!received) break;
     if (const auto* generate = std::get_if<Generate>(&received->message)) {
       handle(received->peer, *generate);
     } else if (const auto* cancel = std::get_if<Cancel>(&received->message)) {
       handle(received->peer, *cancel);
     } else {
-      LOG_WARNING("a message on the request socket that is neither Generate nor Cancel: ignored");
+      parts_.requests.refuse(received->peer,
+                             fmt::format("'{}' is neither a request nor a cancellation",
+                                         message_type(received->message)));
     }
   }
   while (const std::optional<std::string> line = parts_.requests.take_refusal()) {

@@ -50,7 +50,7 @@ class Leader {
   Status warm_up();
 
   int request_fd() const { return parts_.requests.fd(); }
-  // Takes what has come in; false where nothing had.
+  // Takes some of what has come in; false where nothing had.
   bool take_requests();
   // One step and its message; REQUIRES: !idle(). Errors: a peer rank is gone.
   Status step();

@@ -394,7 +394,7 @@ bool Worker::take_control() {
   while (const std::optional<std::string> line = control_.take_refusal()) {
     LOG_WARNING("control socket: {}", *line);
   }
-  return any;
+  return any || control_.has_more();
 }
 
 void Worker::handle(const Message& message) {

@@ -27,6 +27,7 @@ constexpr milliseconds kLinger{200};
 constexpr milliseconds kReconnectFirst{5};
 constexpr milliseconds kReconnectMax{500};
 constexpr std::size_t kRefusedPeersMax = 256;
+constexpr int kRefusedAtOnceMax = 16;  // in one call of `receive`
 
 Error library_error(const std::string& attempt, const zmq::error_t& error) {
   return unavailable(fmt::format("{}: {}", attempt, error.what()));
@@ -79,6 +80,7 @@ struct Channel::State {
   zmq::socket_t socket;
   std::optional<zmq::socket_t> monitor;  // closed before the context ends
   bool is_bound = false;
+  bool has_more = false;
   std::string bound_path;
   std::set<std::string> refused_peers;
   std::deque<std::string> refusals;
@@ -136,7 +138,8 @@ Status Channel::State::send(const std::string* peer, const Message& message) {
 }
 
 std::optional<Received> Channel::State::next() {
-  while (true) {
+  has_more = false;
+  for (int refused = 0; refused < kRefusedAtOnceMax; ++refused) {
     std::vector<zmq::message_t> parts;
     try {
       do {
@@ -159,6 +162,8 @@ std::optional<Received> Channel::State::next() {
     if (message) return Received{peer, std::move(*message)};
     refuse(peer, message.error().message);
   }
+  has_more = true;
+  return std::nullopt;
 }
 
 void Channel::State::watch_connection() {
@@ -252,6 +257,10 @@ std::optional<Received> Channel::receive(Duration timeout) {
 }
 
 bool Channel::take_break() { return state_->take_break(); }
+
+bool Channel::has_more() const { return state_->has_more; }
+
+void Channel::refuse(const std::string& peer, const std::string& why) { state_->refuse(peer, why); }
 
 std::optional<std::string> Channel::take_refusal() {
   if (state_->refusals.empty()) return std::nullopt;

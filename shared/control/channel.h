@@ -1,8 +1,9 @@
 // Channel: typed send and receive over one ZeroMQ socket. One thread owns it.
 //
 // ZeroMQ's descriptor is edge-triggered: after every wake-up, and after every send, call `receive`
-// until it returns nothing. A message that is malformed, foreign or of another version is refused:
-// `receive` skips it, and `take_refusal` gives one line a peer, once.
+// until it returns nothing and `has_more` says no. A message that is malformed, foreign or of
+// another version is refused: `receive` skips a few of them and then returns nothing, so that no
+// flood holds its caller; `take_refusal` gives one line a peer, once.
 #pragma once
 
 #include <memory>
@@ -38,6 +39,10 @@ class Channel {
   std::optional<Received> receive();
   // Waits at most that long.
   std::optional<Received> receive(Duration timeout);
+  // Whether the last `receive` ended at its bound of refused messages, not at an empty socket.
+  bool has_more() const;
+  // Of a message that was received and does not belong here: a line, if it is its peer's first.
+  void refuse(const std::string& peer, const std::string& why);
   std::optional<std::string> take_refusal();
   // Of a connected channel: whether its connection was there and broke since the last call. ZeroMQ
   // connects again by itself, but what was on its way is lost. The first call begins to watch.

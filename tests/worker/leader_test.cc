@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/log.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 #include "tests/worker/rank_group.h"
@@ -81,6 +82,8 @@ class Replica {
     ASSERT_TRUE(step) << step.error().message;
   }
 
+  std::string endpoint() const { return "ipc://" + (folder_.path() / "requests").string(); }
+
   std::unique_ptr<Leader> leader;
   std::optional<Channel> router;
   std::vector<std::int64_t> told_cached;  // in events, in order
@@ -116,10 +119,9 @@ class Replica {
     for (int rank = 1; rank < options_.ranks; ++rank) {
       followers_.emplace_back([this, rank] { follow(rank); });
     }
-    const std::string endpoint = "ipc://" + (folder_.path() / "requests").string();
-    auto requests = Channel::bind(endpoint, 0600);
+    auto requests = Channel::bind(endpoint(), 0600);
     ASSERT_TRUE(requests) << requests.error().message;
-    auto connected = Channel::connect(endpoint);
+    auto connected = Channel::connect(endpoint());
     ASSERT_TRUE(connected) << connected.error().message;
     router.emplace(std::move(*connected));
     Rank& rank = group_->rank(0);
@@ -370,6 +372,41 @@ TEST(Leader, RefusesWhatCannotRunWithTheReason) {
   EXPECT_EQ(answers[1].error_code, "invalid");
   EXPECT_NE(answers[1].error.find("token 100000"), std::string::npos) << answers[1].error;
   EXPECT_NE(answers[2].error.find("temperature"), std::string::npos) << answers[2].error;
+}
+
+TEST(Leader, AFloodOfMessagesThatDoNotBelongHereIsLoggedOnceAndTakenInTurns) {
+  constexpr int kFlood = 5000;
+  Replica replica({});
+  ::testing::internal::CaptureStderr();
+  log_start("worker", LogLevel::info);
+  for (int i = 0; i < kFlood; ++i) replica.send(Ping{i});
+  replica.send(request(1));
+  int turns = 0;
+  const TimePoint deadline = now() + kDeadline;
+  while (replica.leader->idle() && now() < deadline) {
+    if (replica.leader->take_requests()) ++turns;
+  }
+  EXPECT_GE(turns, kFlood / 300) << "a step could have run between them";
+  EXPECT_EQ(replica.finish(1)[1].finish, "length");
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
+  EXPECT_NE(log.find("'ping'"), std::string::npos) << log;
+}
+
+TEST(Leader, AFloodThatNeverEndsKeepsNoAnswerBack) {
+  Replica replica({});
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> flooders;
+  for (int i = 0; i < 2; ++i) {
+    flooders.emplace_back([&] {
+      auto channel = Channel::connect(replica.endpoint());
+      while (channel && !is_over) (void)channel->send(Ping{1});  // a full queue is what is wanted
+    });
+  }
+  replica.send(request(1));
+  EXPECT_EQ(replica.finish(1)[1].finish, "length");
+  is_over = true;
+  for (std::thread& flooder : flooders) flooder.join();
 }
 
 TEST(Leader, DrainingFinishesWhatRunsAndRefusesTheRest) {

@@ -165,6 +165,37 @@ TEST_F(ChannelTest, GarbageIsSkippedAndReportedOncePerPeer) {
   EXPECT_NE(both.find("version 99"), std::string::npos) << both;
 }
 
+// Reads with the edge-triggered descriptor only, as the processes' loops do.
+TEST_F(ChannelTest, AFloodOfRefusedMessagesHoldsNoCallAndLosesNothing) {
+  constexpr int kRefused = 1000;
+  Channel server = bind();
+  ForeignPeer foreign(endpoint_);
+  for (int i = 0; i < kRefused; ++i) foreign.send("garbage");
+  foreign.send(encode_message(Ping{1}));
+  std::optional<Received> received;
+  int calls = 0;
+  for (const TimePoint end = now() + seconds(20); !received && now() < end; ++calls) {
+    received = server.receive();
+    if (received || server.has_more()) continue;
+    pollfd wanted{.fd = server.fd(), .events = POLLIN, .revents = 0};
+    if (::poll(&wanted, 1, 20'000) != 1) break;
+  }
+  ASSERT_TRUE(received);
+  EXPECT_GE(calls, kRefused / 20) << "one call looked at too many";
+  EXPECT_FALSE(server.has_more());
+  EXPECT_TRUE(server.take_refusal());
+  EXPECT_FALSE(server.take_refusal());
+}
+
+TEST_F(ChannelTest, WhatItsReaderRefusesIsReportedOncePerPeer) {
+  Channel server = bind();
+  for (int i = 0; i < 3; ++i) server.refuse("a", "'pong' does not belong here");
+  server.refuse("b", "'pong' does not belong here");
+  EXPECT_EQ(server.take_refusal(), "refused a message: 'pong' does not belong here");
+  EXPECT_TRUE(server.take_refusal());
+  EXPECT_FALSE(server.take_refusal());
+}
+
 TEST_F(ChannelTest, ManyRefusedPeersCostABoundedAmount) {
   Channel server = bind();
   std::size_t lines = 0;
