@@ -1,5 +1,7 @@
 #include "shared/memory/machine_source.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,6 +42,30 @@ Status simulate_described(const Options& options, Machine& machine) {
   return {};
 }
 
+// Those that are named, in that order. Errors: one that is not there, twice there.
+Status choose_gpus(const std::vector<std::string>& names, Machine& machine) {
+  if (names.empty()) return {};
+  std::vector<Device> chosen;
+  std::set<std::size_t> taken;
+  for (const std::string& name : names) {
+    std::size_t at = 0;
+    if (name[0] >= '0' && name[0] <= '9') {
+      at = std::stoul(name);  // at most three digits: device_choice.h
+    } else {
+      const auto found = std::ranges::find(machine.devices, name, &Device::uuid);
+      at = static_cast<std::size_t>(found - machine.devices.begin());
+    }
+    if (at >= machine.devices.size()) {
+      return invalid(fmt::format("devices: there is no GPU {}; the last of them is {}", name,
+                                 machine.devices.size() - 1));
+    }
+    if (!taken.insert(at).second) return invalid(fmt::format("devices: GPU {} is named twice", at));
+    chosen.push_back(machine.devices[at]);
+  }
+  machine.devices = std::move(chosen);
+  return {};
+}
+
 Status find_gpus(const Options& options, Machine& machine) {
   if (!options.machine.empty()) {
     if (!machine.devices.empty()) return {};
@@ -70,6 +96,7 @@ Result<Machine> find_machine(const Options& options) {
       break;
     case DeviceKind::cuda:
       TRY(find_gpus(options, machine));
+      TRY(choose_gpus(choice.gpus, machine));
       break;
     case DeviceKind::simulated:
       if (choice.sizes.empty()) {

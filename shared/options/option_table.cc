@@ -122,7 +122,8 @@ constexpr std::array<OptionRow, 37> kTable = {{
      .group = "Layout",
      .field = &Options::devices,
      .kind = OptionKind::text,
-     .allowed = "auto, cpu, cuda, or simulated:SIZE (simulated:96GiB)",
+     .allowed = "auto, cpu, cuda, cuda:host, GPUs (0,1 or GPU-UUID), or simulated:SIZE "
+                "(simulated:96GiB)",
      .check = check_devices,
      .effect = Effect::full,
      .help = "Devices that ranks run on; simulated ones rehearse a launch on GPUs of that size."},

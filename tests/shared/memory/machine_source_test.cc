@@ -46,6 +46,37 @@ TEST(MachineSource, CpuRanksOfADescriptionUseItsHost) {
   EXPECT_EQ(machine->memory_available, 1990 * kGiB);
 }
 
+TEST(MachineSource, GpusThatAreNamedAreTakenInThatOrder) {
+  FakeRoot root("machine_source");
+  root.file("host.json", R"({"host": {"memory": "8GiB"}, "devices": [
+      {"name": "a", "uuid": "GPU-a", "memory": "10GiB"},
+      {"name": "b", "uuid": "GPU-b", "memory": "20GiB"},
+      {"name": "c", "uuid": "GPU-c", "memory": "30GiB"}]})");
+  const std::string machine = "--machine=" + (root.path() / "host.json").string();
+  const auto chosen = machine_of({"--devices=GPU-c,0", machine});
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  ASSERT_EQ(chosen->devices.size(), 2U);
+  EXPECT_EQ(chosen->devices[0].name, "c");
+  EXPECT_EQ(chosen->devices[1].name, "a");
+  for (const char* absent : {"--devices=3", "--devices=GPU-d", "--devices=0,GPU-a"}) {
+    const auto refused = machine_of({absent, machine});
+    ASSERT_FALSE(refused) << absent;
+    EXPECT_EQ(refused.error().code, Code::invalid);
+  }
+}
+
+TEST(MachineSource, GpusByNumberNeedADriverAsAllOfThemDo) {
+  const auto all = machine_of({"--devices=cuda"});
+  const auto first = machine_of({"--devices=0"});
+  if (!all) {
+    ASSERT_FALSE(first);
+    EXPECT_EQ(first.error().message, all.error().message);
+    return;
+  }
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->devices.size(), 1U);
+}
+
 TEST(MachineSource, SaysWhatIsMissing) {
   const auto sizeless = machine_of({"--devices=simulated"});
   ASSERT_FALSE(sizeless);

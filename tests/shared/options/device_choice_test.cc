@@ -22,9 +22,21 @@ TEST(DeviceChoice, SimulatedDevicesHaveSizesThatRepeat) {
   EXPECT_EQ(uneven->size_of(2), 94 * kGiB);
 }
 
+TEST(DeviceChoice, GpusAreNamedByNumberOrUuid) {
+  const Result<DeviceChoice> numbers = parse_device_choice("0, 3");
+  ASSERT_TRUE(numbers) << numbers.error().message;
+  EXPECT_EQ(numbers->kind, DeviceKind::cuda);
+  EXPECT_EQ(numbers->gpus, (std::vector<std::string>{"0", "3"}));
+  const Result<DeviceChoice> mixed = parse_device_choice("GPU-5fd3ab12-0b1c,1,MIG-7");
+  ASSERT_TRUE(mixed) << mixed.error().message;
+  EXPECT_EQ(mixed->gpus, (std::vector<std::string>{"GPU-5fd3ab12-0b1c", "1", "MIG-7"}));
+  EXPECT_TRUE(parse_device_choice("cuda")->gpus.empty());
+}
+
 TEST(DeviceChoice, RefusesWhatIsNoDevice) {
-  for (const char* text : {"", "gpu", "0", "simulated:", "simulated:96", "simulated:1KiB",
-                           "simulated:96GiB,", "cuda:0,1", "simulated:99999TiB"}) {
+  for (const char* text : {"", "gpu", "-1", "1000", "0,", "0,cpu", "0,1,0", "GPU-", "GPU-a b",
+                           "simulated:", "simulated:96", "simulated:1KiB", "simulated:96GiB,",
+                           "cuda:0,1", "simulated:99999TiB"}) {
     const Result<DeviceChoice> choice = parse_device_choice(text);
     ASSERT_FALSE(choice) << text;
     EXPECT_EQ(choice.error().code, Code::invalid);
