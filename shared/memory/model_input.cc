@@ -29,6 +29,7 @@ Result<ModelSpec> read_runnable(const std::string& path) {
 }  // namespace
 
 Result<PlanModels> read_plan_models(const Options& options, const Machine& machine) {
+  if (options.model.empty()) return invalid("model: no file is named; give the path of one");
   PlanModels models;
   const bool on_cpu = machine.devices.empty();
   models.model = on_cpu ? TRY(read_runnable(options.model))

@@ -197,8 +197,8 @@ bool Tokenizer::adds_bos() const { return state_->adds_bos; }
 const std::vector<TokenId>& Tokenizer::stop_ids() const { return state_->stop_ids; }
 
 Status check_tokenizer(const GgufFile& file) {
-  const TokenizerData data = TRY_CONTEXT("read the tokenizer: ", tokenizer_data(file));
-  return check_model(data);
+  TRY(Tokenizer::from_gguf(file));
+  return {};
 }
 
 }  // namespace plimsoll

@@ -67,8 +67,8 @@ class Tokenizer {
   std::unique_ptr<State> state_;
 };
 
-// Whether from_gguf() has a tokenizer for the file, by its names alone: what a plan can afford to
-// ask. Errors: as from_gguf(), but for what contradicts itself inside the vocabulary.
+// Whether from_gguf() has a tokenizer for the file: what a plan asks, so that nothing is loaded
+// that could not be served. Errors: as from_gguf().
 Status check_tokenizer(const GgufFile& file);
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/file.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 
@@ -26,7 +27,26 @@ TEST(ModelInput, ReadsTheModelAndItsDraftForDevices) {
   EXPECT_EQ(on_devices->draft_or_null()->layers, on_devices->model.layers);
 }
 
+TEST(ModelInput, AModelWhoseTokenizerCannotBeBuiltIsRefused) {
+  const TempFolder folder;
+  std::string bytes = make_tiny_model({}).value();
+  const std::size_t merge = bytes.find("e r", bytes.find("tokenizer.ggml.merges"));
+  ASSERT_NE(merge, std::string::npos);
+  bytes[merge] = '#';
+  const std::filesystem::path file = folder.path() / "broken.gguf";
+  ASSERT_TRUE(write_file(file, bytes));
+  Options options;
+  options.model = file.string();
+  const auto models = read_plan_models(options, {});
+  ASSERT_FALSE(models);
+  EXPECT_NE(models.error().message.find("makes no token"), std::string::npos)
+      << models.error().message;
+}
+
 TEST(ModelInput, SaysWhichFileIsMissing) {
+  const auto unnamed = read_plan_models({}, {});
+  ASSERT_FALSE(unnamed);
+  EXPECT_EQ(unnamed.error().message, "model: no file is named; give the path of one");
   Options options;
   options.model = "/no/such/model.gguf";
   const auto models = read_plan_models(options, {});

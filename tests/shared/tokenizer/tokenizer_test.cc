@@ -235,7 +235,7 @@ TEST_F(TinyTokenizer, RefusesWhatItCannotRead) {
             "'llama' (SentencePiece's BPE)");
 }
 
-TEST(CheckTokenizer, SaysByTheNamesAloneWhetherAFileCanBeRead) {
+TEST(CheckTokenizer, SaysWhetherAFileCanBeRead) {
   const std::string bytes = make_tiny_model({}).value();
   const auto refusal = [&](std::string_view key, std::string_view old, std::string_view name) {
     std::string changed = bytes;
@@ -251,6 +251,13 @@ TEST(CheckTokenizer, SaysByTheNamesAloneWhetherAFileCanBeRead) {
   EXPECT_NE(refusal("tokenizer.ggml.model", "gpt2", "bert").find("'gpt2' (byte-level BPE)"),
             std::string::npos);
   EXPECT_NE(refusal("tokenizer.ggml.pre", "smollm", "falcon").find("'falcon'; those that work"),
+            std::string::npos);
+  // What contradicts itself inside the vocabulary.
+  using namespace std::string_view_literals;
+  EXPECT_NE(refusal("tokenizer.ggml.eos_token_id", "\4\0\0\0\2\0\0\0"sv, "\4\0\0\0\2\2\0\0"sv)
+                .find("the end-of-sequence token is 514"),
+            std::string::npos);
+  EXPECT_NE(refusal("tokenizer.ggml.merges", "e r", "r #").find("makes no token"),
             std::string::npos);
 }
 
