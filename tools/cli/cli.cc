@@ -47,7 +47,12 @@ int run_cli(std::span<const std::string> words, Console& console) {
     return kExitUsage;
   }
   const Result<CommandLine> line = parse_command_line(words);
-  if (!line) return fail(console, asks_for_json(words), "plimsoll", line.error(), kExitUsage);
+  if (!line) {
+    // The name of an option is configuration, wherever it comes from; the rest is usage.
+    const bool is_name = line.error().code == Code::not_found;
+    const int code = is_name ? exit_code(Code::not_found) : kExitUsage;
+    return fail(console, asks_for_json(words), "plimsoll", line.error(), code);
+  }
   if (line->help) {
     const Verb* verb = find_verb(line->verb);
     print_text(console, line->json, verb == nullptr ? usage() : verb_usage(*verb));

@@ -70,6 +70,11 @@ class Parser {
       (written == "--json" ? line_.json : line_.help) = true;
       return {};
     }
+    if (verb_ == nullptr && written == "--version") {
+      verb_ = find_verb("version");
+      line_.verb = "version";
+      return {};
+    }
     if (written == "--config") {
       line_.config = TRY(value_of(written, std::move(value), "FILE"));
       return {};
@@ -122,8 +127,8 @@ class Parser {
     for (const VerbFlag& flag : verb_->flags) names.push_back(fmt::format("--{}", flag.name));
     const std::vector<std::string_view> views(names.begin(), names.end());
     const std::string meant = nearest(written, views);
-    return invalid(fmt::format("{} takes no {}{}", verb_->name, written,
-                               meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
+    return not_found(fmt::format("{} takes no {}{}", verb_->name, written,
+                                 meant.empty() ? "" : fmt::format("; did you mean {}?", meant)));
   }
 
   Status check() const {

@@ -10,8 +10,8 @@
 namespace plimsoll {
 
 // Options of a deployment are not looked at, only collected (a verb that takes none still takes
-// --runtime-dir and --state-dir, by which the daemon is found). Errors: Code::invalid, for people;
-// all of them are mistakes of usage.
+// --runtime-dir and --state-dir, by which the daemon is found). Errors, for people:
+// Code::not_found, a flag that the verb does not have; Code::invalid, any other mistake of usage.
 Result<CommandLine> parse_command_line(std::span<const std::string> words);
 
 std::string usage();                       // all verbs

@@ -1,6 +1,7 @@
 #include "tools/cli/daemon_client.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -20,17 +21,32 @@ constexpr seconds kStatusTimeout{10};
 // The daemon bounds every operation (load-timeout, shutdown-timeout); this is only the last resort.
 constexpr std::chrono::hours kOperationTimeout{24};
 
-}  // namespace
-
-bool is_daemon_listening(const std::filesystem::path& runtime) {
+// 0, or the error of a connection to the control socket.
+int try_to_connect(const std::filesystem::path& runtime) {
   const std::string path = control_endpoint(runtime).substr(std::strlen("ipc://"));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return false;
+  if (path.size() >= sizeof address.sun_path) return ENAMETOOLONG;
   std::memcpy(address.sun_path, path.data(), path.size());
   const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
-  return probe && ::connect(probe.get(), generic, sizeof address) == 0;
+  if (!probe) return errno;
+  return ::connect(probe.get(), generic, sizeof address) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+bool is_daemon_listening(const std::filesystem::path& runtime) {
+  return try_to_connect(runtime) == 0;
+}
+
+std::optional<std::string> barred_from_daemon(const std::filesystem::path& runtime) {
+  const int error = try_to_connect(runtime);
+  if (error != EACCES && error != EPERM) return std::nullopt;
+  return fmt::format(
+      "this user may not talk to a plimsolld in {} ({}): call plimsoll as the daemon's user, or "
+      "as root",
+      runtime.string(), std::strerror(error));
 }
 
 Result<DaemonClient> DaemonClient::connect(const std::filesystem::path& runtime) {

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "shared/base/clock.h"
@@ -13,6 +14,8 @@ namespace plimsoll {
 
 // Somebody accepts connections on the daemon's control socket.
 bool is_daemon_listening(const std::filesystem::path& runtime);
+// Why this user cannot know whether somebody does: the folder or the socket is not theirs to use.
+std::optional<std::string> barred_from_daemon(const std::filesystem::path& runtime);
 
 class DaemonClient {
  public:

@@ -19,11 +19,17 @@ int report_reply(const Invocation& call, const Reply& reply);
 
 // A mistake in a call, found by the verb itself: as report_reply(), with exit code 2.
 int report_misuse(const Invocation& call, const std::string& message);
+// The value of a flag that the verb cannot read: with exit code 78, as for options.
+int report_bad_value(const Invocation& call, const std::string& message);
 
 // Text as it is, or {"text": ...}.
 void print_text(Console& console, bool json, const std::string& text);
 
-// "no daemon runs in ...", exit code 4.
+// The daemon may work in another folder: paths in options are of this one.
+std::string absolute_path(const std::string& path);  // "" stays
+void make_paths_absolute(Options& options);
+
+// "no daemon runs in ...", exit code 4; where this user may not know that, 1 and why.
 int report_not_running(const Invocation& call);
 
 std::filesystem::path runtime_of(const Invocation& call);

@@ -41,6 +41,11 @@ std::string time_text(std::int64_t unix_time) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(unix_time)));
 }
 
+std::string restart_text(std::int64_t restarts) {
+  if (restarts <= 0) return "";
+  return restarts == 1 ? "  (restarted once)" : fmt::format("  (restarted {} times)", restarts);
+}
+
 std::string rank_line(const Json& rank) {
   std::string state = text_at(rank, {"state"}, "?");
   if (state == "loading") state += " " + percent(share_of(rank));
@@ -50,7 +55,7 @@ std::string rank_line(const Json& rank) {
   return fmt::format("  {:<5} {:<8} {:<14} {:>11}  {}{}\n", int_at(rank, {"rank"}),
                      pid > 0 ? std::to_string(pid) : "-", state,
                      format_bytes(int_at(rank, {"memory_bytes"})), device.empty() ? "-" : device,
-                     restarts > 0 ? fmt::format("  (restarted {} times)", restarts) : "");
+                     restart_text(restarts));
 }
 
 // Of each rank: everything but KV as planned and measured, then KV as planned, committed and

@@ -1,7 +1,9 @@
+#include <filesystem>
 #include <ostream>
 
 #include <fmt/format.h>
 
+#include "shared/options/folders.h"
 #include "shared/options/option_print.h"
 #include "tools/cli/daemon_client.h"
 #include "tools/cli/operation.h"
@@ -21,8 +23,18 @@ Result<OptionSet> options_in_use(const Invocation& call) {
   return option_set_from_json(reply.result);
 }
 
+// What holds where nothing is said.
+void fill_in(Options& options) {
+  options.runtime_dir = runtime_folder(options).string();
+  options.state_dir = state_folder(options).string();
+  if (options.served_model_name.empty() && !options.model.empty()) {
+    options.served_model_name = std::filesystem::path(options.model).stem().string();
+  }
+}
+
 Result<int> show(const Invocation& call) {
-  const OptionSet options = TRY(options_in_use(call));
+  OptionSet options = TRY(options_in_use(call));
+  fill_in(options.values);
   if (call.line.json) {
     call.console.out << dump_json(option_set_to_json(options), 2) << std::endl;
   } else {

@@ -47,7 +47,7 @@ Result<int> run_logs(const Invocation& call) {
     const std::string& text = given->second;
     const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), lines);
     if (failure != std::errc() || end != text.data() + text.size()) {
-      return report_misuse(call, fmt::format("-n: '{}' is no number of lines", text));
+      return report_bad_value(call, fmt::format("-n: '{}' is no number of lines", text));
     }
   }
   Result<LogTail> log = LogTail::open(log_path(call));

@@ -1,9 +1,11 @@
 #include <charconv>
 #include <ostream>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
+#include "shared/options/option_table.h"
 #include "tools/cli/operation.h"
 #include "tools/cli/verb.h"
 
@@ -20,7 +22,11 @@ Result<Json> assignments_of(const std::vector<std::string>& words) {
       return invalid(
           fmt::format("'{}' is not NAME=VALUE, for example max-queued-requests=100", word));
     }
-    assignments.push(Json::array({word.substr(0, equals), word.substr(equals + 1)}));
+    const std::string name = word.substr(0, equals);
+    const OptionRow* row = find_option(name);
+    std::string value = word.substr(equals + 1);
+    if (row != nullptr && row->kind == OptionKind::path) value = absolute_path(value);
+    assignments.push(Json::array({name, std::move(value)}));
   }
   return assignments;
 }
@@ -33,7 +39,9 @@ const std::string* flag_of(const Invocation& call, std::string_view name) {
 // What a file says, with the line of each setting. Errors: all mistakes of the file.
 Result<Json> file_options(const std::string& path) {
   const std::string text = TRY(read_file(path, kFileBytesMax));
-  return option_set_to_json(TRY(parse_option_text(text, path)));
+  OptionSet set = TRY(parse_option_text(text, path));
+  make_paths_absolute(set.values);
+  return option_set_to_json(set);
 }
 
 }  // namespace
@@ -54,7 +62,8 @@ Result<int> run_reconfigure(const Invocation& call) {
     std::int64_t number = 0;
     const auto [end, failure] = std::from_chars(word->data(), word->data() + word->size(), number);
     if (failure != std::errc() || end != word->data() + word->size()) {
-      return report_misuse(call, fmt::format("'{}' is no number of a generation", *word));
+      return report_bad_value(call,
+                              fmt::format("--based-on: '{}' is no number of a generation", *word));
     }
     arguments.set("based_on", number);
   }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "shared/base/text.h"
+#include "shared/options/option_table.h"
+#include "shared/options/option_value.h"
 #include "tools/cli/daemon_client.h"
 #include "tools/cli/daemon_launch.h"
 #include "tools/cli/json_view.h"
@@ -13,6 +16,7 @@ namespace plimsoll {
 namespace {
 
 constexpr milliseconds kTurn{50};
+constexpr seconds kConfigTimeout{10};
 constexpr seconds kListenTimeout{60};  // from launch to its control socket
 constexpr seconds kEndTimeout{30};     // from a failed start to the daemon's end
 
@@ -25,21 +29,49 @@ int report_serving(const Invocation& call, const std::string& url, const Json& s
   return kExitOk;
 }
 
+// What the daemon was given and this start does not repeat, so that it does not hold any more.
+std::string dropped_options(const Invocation& call) {
+  Result<DaemonClient> client = DaemonClient::connect(runtime_of(call));
+  if (!client) return "";
+  const Result<Reply> reply =
+      client->ask({.verb = "config", .arguments = Json::object()}, kConfigTimeout);
+  const Result<OptionSet> had = reply && reply->exit_code == 0 ? option_set_from_json(reply->result)
+                                                               : Result<OptionSet>(OptionSet{});
+  if (!had) return "";
+  std::vector<std::string> dropped;
+  for (const OptionRow& row : option_table()) {
+    const bool is_of_daemon = row.effect == Effect::fixed;
+    const bool is_said_here = call.options.origin(row.name).source != Source::built_in;
+    const bool was_said = had->origin(row.name).source != Source::built_in;
+    const std::string before = option_text(had->values, row);
+    const std::string after = option_text(call.options.values, row);
+    if (is_of_daemon || is_said_here || !was_said || before == after) continue;
+    dropped.push_back(after.empty() ? fmt::format("{} was {}", row.name, before)
+                                    : fmt::format("{} was {} and is {}", row.name, before, after));
+  }
+  return join(dropped, ", ");
+}
+
 // A daemon runs already, perhaps without a deployment.
 Result<int> start_in_daemon(const Invocation& call) {
   Json arguments = Json::object();
+  std::string dropped;
   // Without a model here the daemon starts what it had, or has from its own configuration.
   if (!call.options.values.model.empty()) {
     OptionSet options = call.options;
-    // The daemon may work in another folder.
-    for (std::string* path :
-         {&options.values.model, &options.values.machine, &options.values.simulation}) {
-      if (!path->empty()) *path = std::filesystem::absolute(*path).string();
-    }
+    make_paths_absolute(options.values);
+    dropped = dropped_options(call);
     arguments.set("options", option_set_to_json(options));
   }
   const Reply reply = TRY(run_operation(call, {.verb = "start", .arguments = arguments}));
   if (reply.exit_code != 0) return report_reply(call, reply);
+  if (!dropped.empty()) {
+    call.console.err << fmt::format(
+                            "plimsoll start: options of the daemon do not hold for a start that "
+                            "names a model: {}; repeat here what is to stay\n",
+                            dropped)
+                     << std::flush;
+  }
   const Json status = TRY(ask_status(runtime_of(call)));
   return report_serving(call, text_at(reply.result, {"url"}), status);
 }

@@ -31,6 +31,7 @@ Json last_known(const Invocation& call) {
 }
 
 int report_dead(const Invocation& call) {
+  if (barred_from_daemon(runtime_of(call))) return report_not_running(call);
   const Json last = last_known(call);
   if (last.is_null() && !call.line.json) return report_not_running(call);
   const std::string message =

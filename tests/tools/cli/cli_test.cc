@@ -28,14 +28,17 @@ TEST_F(Cli, ExitCodesSayWhatWentWrong) {
                {{"reconfigure"}, 2},
                {{"reconfigure", "port"}, 2},
                {{"reconfigure", "--set", "port"}, 2},
-               {{"reconfigure", "--based-on", "x", "port=1"}, 2},
+               {{"reconfigure", "--based-on", "x", "port=1"}, 78},
                {{"reconfigure", "--file", "/nowhere.conf"}, 78},
                {{"reconfigure", "--set", "port=1", "--set", "tp=2"}, 4},
                {{"history"}, 4},
                {{"diff"}, 4},
                {{"rollback"}, 4},
-               {{"logs", "-n", "x"}, 2},
-               {{"chat", "--max-tokens", "0", "hi"}, 2},
+               {{"logs", "-n", "x"}, 78},
+               {{"chat", "--max-tokens", "0", "hi"}, 78},
+               {{"chat", "--max-tokens"}, 2},
+               {{"chat", "--temperature", "x", "hi"}, 78},
+               {{"status", "--bogus"}, 78},
                {{"config", "nonsense"}, 2},
                {{"status"}, 4},
                {{"stop"}, 4},
@@ -63,6 +66,57 @@ TEST_F(Cli, ExitCodesSayWhatWentWrong) {
     EXPECT_EQ(done.err.empty(), c.code == 0) << c.words.front() << ": " << done.err;
   }
   EXPECT_EQ(run_plainly({}).code, 2);
+}
+
+TEST_F(Cli, TheVersionIsAlsoAFlag) {
+  const Done flag = run_plainly({"--version"});
+  EXPECT_EQ(flag.code, 0) << flag.err;
+  EXPECT_EQ(flag.out, run_plainly({"version"}).out);
+}
+
+TEST_F(Cli, ConfigShowsWhatHoldsWhereNothingIsSaid) {
+  const Done shown = run({"config", "show", "--model", "/models/tiny.gguf"});
+  EXPECT_NE(shown.out.find("served-model-name = tiny\n"), std::string::npos) << shown.out;
+  const Done plain = run_plainly({"config", "show", "--config", "/dev/null"});
+  EXPECT_EQ(plain.out.find("runtime-dir =\n"), std::string::npos) << plain.out;
+  EXPECT_EQ(plain.out.find("state-dir =\n"), std::string::npos) << plain.out;
+}
+
+TEST_F(Cli, PathsOfAChangeAreThoseOfTheCallersFolder) {
+  write_state("new.conf", "draft-model = small.gguf\nport = 1\n");
+  FakeDaemon daemon(
+      runtime(), [](const Command&) { return Reply{.exit_code = 0, .message = "", .result = {}}; });
+  ASSERT_EQ(run({"reconfigure", "model_path=tiny.gguf", "machine=", "--file",
+                 (state() / "new.conf").string()})
+                .code,
+            0);
+  ASSERT_EQ(daemon.commands().size(), 1U);
+  const Json arguments = daemon.commands()[0].arguments;
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(dump_json(*arguments.find("assignments")),
+            R"([["model_path",")" + here + R"(/tiny.gguf"],["machine",""]])");
+  EXPECT_EQ(arguments.find("file_options")->find("draft-model")->find("value")->as_string(),
+            here + "/small.gguf");
+  EXPECT_EQ(arguments.find("file_options")->find("machine")->find("value")->as_string(), "");
+}
+
+TEST_F(Cli, AStartNamesOptionsOfTheDaemonThatItDoesNotRepeat) {
+  OptionSet had;
+  had.values.port = 0;
+  had.values.threads = 3;
+  had.values.tp = 2;
+  for (const char* name : {"port", "threads", "tp"}) had.origins[name] = {Source::flag, ""};
+  FakeDaemon daemon(runtime(), [&](const Command& command) {
+    return Reply{.exit_code = 0,
+                 .message = "",
+                 .result = command.verb == "config" ? option_set_to_json(had) : serving("")};
+  });
+  const Done started = run({"start", "--model", "tiny.gguf", "--tp", "1"});
+  EXPECT_EQ(started.code, 0) << started.err;
+  EXPECT_NE(started.err.find("threads was 3 and is auto, port was 0 and is 8000; repeat"),
+            std::string::npos)
+      << started.err;
+  EXPECT_EQ(started.err.find("tp was"), std::string::npos) << started.err;
 }
 
 TEST_F(Cli, JsonIsAnsweredWhateverHappens) {
@@ -244,11 +298,12 @@ TEST_F(Cli, CommandsReachTheDaemonAndItsWordsTheUser) {
   EXPECT_EQ(run({"stop"}).code, 0);
   EXPECT_EQ(run({"start", "--model", "m.gguf", "--tp", "2"}).code, 75);
   const std::vector<Command> commands = daemon.commands();
-  ASSERT_EQ(commands.size(), 4U);
+  ASSERT_EQ(commands.size(), 5U);
+  EXPECT_EQ(commands[3].verb, "config");  // what a start may drop
   EXPECT_EQ(dump_json(commands[0].arguments),
             R"({"assignments":[["device-memory","1MiB"],["port","1"]]})");
   EXPECT_EQ(dump_json(commands[2].arguments), R"({"all":false})");
-  const Json* options = commands[3].arguments.find("options");
+  const Json* options = commands[4].arguments.find("options");
   ASSERT_NE(options, nullptr);
   EXPECT_EQ(options->find("tp")->find("value")->as_int(), 2);
   const std::string sent = options->find("model")->find("value")->as_string();

@@ -1,8 +1,11 @@
 #include "tools/cli/daemon_client.h"
 
+#include <filesystem>
 #include <future>
 
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
+#include <unistd.h>
 
 #include "shared/control/endpoints.h"
 #include "tests/support/fake_daemon.h"
@@ -35,6 +38,21 @@ TEST(DaemonClient, NobodyListensWhereNoDaemonRuns) {
   { const FakeDaemon daemon(folder.path(), echo); }
   EXPECT_FALSE(is_daemon_listening(folder.path()));
   EXPECT_FALSE(is_daemon_listening(std::string(300, 'x')));
+}
+
+TEST(DaemonClient, AFolderOfAnotherUserIsNotTakenForOneWhereNobodyRuns) {
+  const TempFolder folder;
+  FakeDaemon daemon(folder.path(), echo);
+  EXPECT_FALSE(barred_from_daemon(folder.path()));
+  EXPECT_FALSE(barred_from_daemon(folder.path() / "nowhere"));
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::none);
+  const unsigned nobody = 65534;
+  if (::geteuid() == 0) (void)::setfsuid(nobody);  // root may use every folder
+  const std::optional<std::string> barred = barred_from_daemon(folder.path());
+  if (::geteuid() == 0) (void)::setfsuid(0);
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
+  ASSERT_TRUE(barred);
+  EXPECT_NE(barred->find("Permission denied"), std::string::npos) << *barred;
 }
 
 TEST(DaemonClient, NoticesThatTheDaemonIsGone) {
