@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-Json chat_request(const std::vector<ChatMessage>& messages, std::int64_t max_tokens) {
+Json chat_request(const std::vector<ChatMessage>& messages, const ChatOptions& options) {
   Json list = Json::array();
   for (const ChatMessage& message : messages) {
     list.push(Json::object({{"role", message.role}, {"content", message.content}}));
@@ -14,7 +14,8 @@ Json chat_request(const std::vector<ChatMessage>& messages, std::int64_t max_tok
   Json request = Json::object({{"messages", std::move(list)},
                                {"stream", true},
                                {"stream_options", Json::object({{"include_usage", true}})}});
-  if (max_tokens > 0) request.set("max_tokens", max_tokens);
+  if (options.max_tokens > 0) request.set("max_tokens", options.max_tokens);
+  if (options.temperature) request.set("temperature", *options.temperature);
   return request;
 }
 

@@ -13,13 +13,18 @@
 
 namespace plimsoll {
 
+struct ChatOptions {
+  std::int64_t max_tokens = 0;             // 0: as the server decides
+  std::optional<double> temperature = {};  // likewise
+};
+
 struct ChatMessage {
   std::string role;  // "user", "assistant"
   std::string content;
 };
 
 // The request's body; max_tokens 0: the server's default.
-Json chat_request(const std::vector<ChatMessage>& messages, std::int64_t max_tokens);
+Json chat_request(const std::vector<ChatMessage>& messages, const ChatOptions& options);
 // What an error answer says: {"error": {"message": ...}}, else the text itself.
 std::string chat_error(std::string_view body);
 

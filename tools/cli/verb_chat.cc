@@ -37,10 +37,10 @@ void print_json(const Invocation& call, const ChatStream& stream) {
 }
 
 // One question; the answer is printed as it arrives and added to the messages.
-Status ask(const Invocation& call, const HttpRequest& base, std::int64_t max_tokens,
+Status ask(const Invocation& call, const HttpRequest& base, const ChatOptions& options,
            std::vector<ChatMessage>& messages) {
   HttpRequest request = base;
-  request.json = dump_json(chat_request(messages, max_tokens));
+  request.json = dump_json(chat_request(messages, options));
   ChatStream stream(now());
   Status failure;
   const HttpAnswer answer = TRY(http_stream(request, [&](std::string_view data) {
@@ -65,7 +65,7 @@ Status ask(const Invocation& call, const HttpRequest& base, std::int64_t max_tok
   return {};
 }
 
-Result<int> talk(const Invocation& call, const HttpRequest& request, std::int64_t max_tokens) {
+Result<int> talk(const Invocation& call, const HttpRequest& request, const ChatOptions& options) {
   std::vector<ChatMessage> messages;
   std::string line;
   while (true) {
@@ -73,21 +73,40 @@ Result<int> talk(const Invocation& call, const HttpRequest& request, std::int64_
     if (!std::getline(call.console.in, line)) return kExitOk;
     if (trim(line).empty()) continue;
     messages.push_back({.role = "user", .content = line});
-    TRY(ask(call, request, max_tokens, messages));
+    TRY(ask(call, request, options, messages));
   }
+}
+
+template <typename Number>
+bool read_number(const std::string& text, Number& number) {
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return failure == std::errc() && end == text.data() + text.size();
+}
+
+Result<ChatOptions> chat_options(const Invocation& call) {
+  ChatOptions options;
+  const auto& flags = call.line.flags;
+  if (const auto given = flags.find("max-tokens"); given != flags.end()) {
+    if (!read_number(given->second, options.max_tokens) || options.max_tokens < 1) {
+      return invalid(fmt::format("--max-tokens: '{}' is no number of tokens", given->second));
+    }
+  }
+  if (const auto given = flags.find("temperature"); given != flags.end()) {
+    double temperature = 0;
+    const bool is_number = read_number(given->second, temperature);
+    if (!is_number || !(temperature >= 0 && temperature <= 2)) {
+      return invalid(fmt::format("--temperature: '{}' is not from 0 to 2", given->second));
+    }
+    options.temperature = temperature;
+  }
+  return options;
 }
 
 }  // namespace
 
 Result<int> run_chat(const Invocation& call) {
-  std::int64_t max_tokens = 0;
-  if (const auto given = call.line.flags.find("max-tokens"); given != call.line.flags.end()) {
-    const std::string& text = given->second;
-    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), max_tokens);
-    if (failure != std::errc() || end != text.data() + text.size() || max_tokens < 1) {
-      return report_misuse(call, fmt::format("--max-tokens: '{}' is no number of tokens", text));
-    }
-  }
+  const Result<ChatOptions> options = chat_options(call);
+  if (!options) return report_bad_value(call, options.error().message);
   if (!is_daemon_running(call)) return report_not_running(call);
   const Json status = TRY(ask_status(runtime_of(call)));
   const std::string state = text_at(status, {"state"});
@@ -102,9 +121,9 @@ Result<int> run_chat(const Invocation& call) {
                             .url = text_at(status, {"url"}) + "/v1/chat/completions",
                             .json = "",
                             .timeout = kSilenceMax};
-  if (call.line.arguments.empty()) return talk(call, request, max_tokens);
+  if (call.line.arguments.empty()) return talk(call, request, *options);
   std::vector<ChatMessage> messages = {{.role = "user", .content = call.line.arguments.front()}};
-  TRY(ask(call, request, max_tokens, messages));
+  TRY(ask(call, request, *options, messages));
   return kExitOk;
 }
 

@@ -23,7 +23,9 @@ constexpr std::array<VerbFlag, 5> kReconfigureFlags = {
      {"based-on", "N", "refuse it if the generation is another by now"}}};
 constexpr std::array<VerbFlag, 1> kConfigFlags = {
     {{"origin", "", "say where each value came from"}}};
-constexpr std::array<VerbFlag, 1> kChatFlags = {{{"max-tokens", "N", "longest answer, in tokens"}}};
+constexpr std::array<VerbFlag, 2> kChatFlags = {
+    {{"max-tokens", "N", "longest answer, in tokens"},
+     {"temperature", "T", "0: always the likeliest token; up to 2 (default 1)"}}};
 constexpr std::array<VerbFlag, 2> kLogsFlags = {
     {{"follow", "", "go on with what is written from now on", "f"},
      {"lines", "N", "how many lines back to begin (default 100)", "n"}}};
@@ -96,7 +98,7 @@ constexpr std::array<Verb, 15> kVerbs = {{
      .takes_options = true,
      .run = run_config},
     {.name = "chat",
-     .arguments = "[--max-tokens N] [\"QUESTION\"]",
+     .arguments = "[--max-tokens N] [--temperature T] [\"QUESTION\"]",
      .summary = "talk to the model; without a question, line by line",
      .flags = kChatFlags,
      .arguments_max = 1,

@@ -40,11 +40,13 @@ TEST(ChatStream, AnErrorInTheMiddleIsTheServersWords) {
 }
 
 TEST(ChatStream, ARequestCarriesTheConversation) {
-  const Json request = chat_request({{.role = "user", .content = "a \"q\""}}, 5);
+  const Json request =
+      chat_request({{.role = "user", .content = "a \"q\""}}, {.max_tokens = 5, .temperature = 0.5});
   EXPECT_EQ(dump_json(request),
             R"({"messages":[{"role":"user","content":"a \"q\""}],"stream":true,)"
-            R"("stream_options":{"include_usage":true},"max_tokens":5})");
-  EXPECT_EQ(chat_request({}, 0).find("max_tokens"), nullptr);
+            R"("stream_options":{"include_usage":true},"max_tokens":5,"temperature":0.5})");
+  EXPECT_EQ(chat_request({}, {}).find("max_tokens"), nullptr);
+  EXPECT_EQ(chat_request({}, {}).find("temperature"), nullptr);
 }
 
 TEST(ChatStream, AnErrorThatIsNoJsonIsShownAsItIs) {
