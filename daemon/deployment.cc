@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "daemon/root_cause.h"
 #include "shared/control/codec.h"
 
 namespace plimsoll {
@@ -327,7 +328,8 @@ void Deployment::probe_result(const ProbeResult& result, TimePoint now, Actions&
   if (probes_failed_ > kProbesMax) return;  // it has been said
   out.emplace_back(Log{LogLevel::warning, "a test request was not answered: " + result.message});
   if (probes_failed_ == kProbesMax && !has_served_) {
-    fail(unavailable("the deployment does not answer a test request: " + result.message), now, out);
+    const std::string what = "the deployment does not answer a test request: " + result.message;
+    fail(probe_error(result.code, what), now, out);
   }
 }
 

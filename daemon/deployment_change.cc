@@ -274,7 +274,7 @@ bool Deployment::proof_result(const ProbeResult& result, TimePoint now) {
   if (!result.ok) {
     change.probe_at = now + kProofRetry;
     if (++change.probes_failed < kProofsMax || change.state != ChangeState::moving) return true;
-    begin_revert(unavailable("it does not answer a test request: " + result.message));
+    begin_revert(probe_error(result.code, "it does not answer a test request: " + result.message));
     return true;
   }
   change.probes_failed = 0;

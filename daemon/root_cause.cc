@@ -147,4 +147,9 @@ Code code_from_name(const std::string& name) {
   return Code::internal;
 }
 
+Error probe_error(const std::string& code, std::string message) {
+  return code_from_name(code) == Code::corrupt ? corrupt(std::move(message))
+                                               : unavailable(std::move(message));
+}
+
 }  // namespace plimsoll

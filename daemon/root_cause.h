@@ -47,5 +47,7 @@ std::string describe_ending(const Ending& ending);
 Code ending_code(const Ending& ending);
 // The code of that name, or internal.
 Code code_from_name(const std::string& name);
+// Of a test request that failed: damaged weights stay damaged, everything else may pass.
+Error probe_error(const std::string& code, std::string message);
 
 }  // namespace plimsoll

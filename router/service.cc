@@ -259,7 +259,7 @@ void Service::deliver(TokenEvent&& event, TimePoint now) {
     const bool real = !event.tokens.empty() && event.tokens.front() >= 0 &&
                       event.tokens.front() < model_.tokenizer.vocab_size();
     probe_done(real ? probe_.finished(event.id)
-                    : probe_.failed(event.id, "it finished without a valid token"));
+                    : probe_.failed(event.id, internal_error("it finished without a valid token")));
     return;
   }
   const auto place = places_.find(event.id);
@@ -285,7 +285,7 @@ void Service::deliver(TokenEvent&& event, TimePoint now) {
 
 void Service::fail(std::uint64_t id, const Error& error, TimePoint now) {
   if (probe_.owns(id)) {
-    probe_done(probe_.failed(id, error.message));
+    probe_done(probe_.failed(id, error));
     return;
   }
   const auto place = places_.find(id);

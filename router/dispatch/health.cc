@@ -44,16 +44,17 @@ std::optional<ProbeResult> ProbeRun::finished(std::uint64_t id) {
   return ProbeResult{sequence_, true, fmt::format("{} replica(s) answered", replicas_)};
 }
 
-std::optional<ProbeResult> ProbeRun::failed(std::uint64_t id, const std::string& why) {
+std::optional<ProbeResult> ProbeRun::failed(std::uint64_t id, const Error& why) {
   const auto found = pending_.find(id);
   if (found == pending_.end()) return std::nullopt;
-  return ProbeResult{sequence_, false, fmt::format("replica {}: {}", found->second, why)};
+  return ProbeResult{sequence_, false, fmt::format("replica {}: {}", found->second, why.message),
+                     code_name(why.code)};
 }
 
 std::optional<ProbeResult> ProbeRun::tick(TimePoint now) {
   if (pending_.empty() || now < deadline_) return std::nullopt;
   return failed(pending_.begin()->first,
-                fmt::format("no token within {:.0f} s", to_seconds(kProbeTimeMax)));
+                timed_out(fmt::format("no token within {:.0f} s", to_seconds(kProbeTimeMax))));
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include "router/dispatch/dispatcher.h"
 #include "shared/base/clock.h"
 #include "shared/base/json.h"
+#include "shared/base/result.h"
 #include "shared/control/messages.h"
 
 namespace plimsoll {
@@ -30,7 +31,7 @@ class ProbeRun {
   bool owns(std::uint64_t id) const { return pending_.contains(id); }
   // Each gives the result once it is decided.
   std::optional<ProbeResult> finished(std::uint64_t id);
-  std::optional<ProbeResult> failed(std::uint64_t id, const std::string& why);
+  std::optional<ProbeResult> failed(std::uint64_t id, const Error& why);
   std::optional<ProbeResult> tick(TimePoint now);
   const std::map<std::uint64_t, std::int64_t>& pending() const { return pending_; }
   void clear() { pending_.clear(); }

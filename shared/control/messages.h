@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-constexpr std::int64_t kProtocolVersion = 3;
+constexpr std::int64_t kProtocolVersion = 4;
 
 // ---- worker and daemon ----
 
@@ -216,9 +216,10 @@ struct ProbeResult {
   std::int64_t sequence = 0;
   bool ok = false;
   std::string message;
+  std::string code = {};  // code_name, where a replica answered with an error
   template <typename V>
   void fields(V& v) {
-    v("sequence", sequence), v("ok", ok), v("message", message);
+    v("sequence", sequence), v("ok", ok), v("message", message), v("code", code);
   }
 };
 

@@ -127,9 +127,9 @@ void SupervisorHarness::bring_up_router() {
   say(router(), Listening{"http://127.0.0.1:8000"});
 }
 
-void SupervisorHarness::answer_probe(bool ok) {
+void SupervisorHarness::answer_probe(bool ok, const char* code) {
   ASSERT_NE(last_probe, 0);
-  say(router(), ProbeResult{last_probe, ok, ok ? "" : "it does not work"});
+  say(router(), ProbeResult{last_probe, ok, ok ? "" : "it does not work", code});
 }
 
 void SupervisorHarness::serve(std::int64_t dp, std::int64_t tp) {

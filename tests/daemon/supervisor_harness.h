@@ -59,7 +59,7 @@ class SupervisorHarness {
   // One cohort from its spawn to Ready; the first time, all others have loaded.
   void bring_up(std::int64_t replica, std::int64_t tp = 2);
   void bring_up_router();
-  void answer_probe(bool ok = true);
+  void answer_probe(bool ok = true, const char* code = "");
   void serve(std::int64_t dp = 1, std::int64_t tp = 2);
   // All ranks answer the pings, with these figures of the leader.
   void pong(std::int64_t replica, std::int64_t tp, const Pong& figures);

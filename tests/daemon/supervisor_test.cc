@@ -465,6 +465,20 @@ TEST(Supervisor, AProbeThatFailsForGoodEndsTheStart) {
   EXPECT_EQ(h.exit_code, 75);
 }
 
+TEST(Supervisor, DamagedWeightsThatATestRequestFindsAreNoReasonToTryAgain) {
+  Harness h(1);
+  h.handle(Begin{});
+  h.bring_up_router();
+  h.bring_up(0, 1);
+  for (int i = 0; i < 5; ++i) {
+    h.answer_probe(false, "corrupt");
+    h.pass(milliseconds(600));
+  }
+  h.let_leave();
+  EXPECT_FALSE(h.was_ready);
+  EXPECT_EQ(h.exit_code, 78);
+}
+
 TEST(Supervisor, ReadyIsSaidOnceInALife) {
   Harness h;
   h.serve();

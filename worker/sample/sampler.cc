@@ -21,7 +21,7 @@ constexpr double kTemperatureMin = 0.01;
 constexpr std::size_t kSortedAtFirst = 64;
 
 Error unsound() {
-  return internal_error(
+  return corrupt(
       "the model's output has no usable numbers for this request (NaN or infinite logits); its "
       "weights may be damaged");
 }

@@ -31,7 +31,7 @@ class Sampler {
     std::span<const std::int32_t> output;  // generated so far
     Tokens position = 0;                   // of the token to sample, in its sequence
   };
-  // Errors: Code::internal where the logits hold a NaN or nothing finite.
+  // Errors: Code::corrupt where the logits hold a NaN or nothing finite.
   Result<std::int32_t> sample(std::span<const float> logits, const Request& request);
 
   // Of the token, and of the `alternatives` most likely ones. Errors: as above.

@@ -64,10 +64,11 @@ TEST(Health, AProbeNeedsEveryReplica) {
 TEST(Health, AProbeFailsWithItsFirstReplica) {
   ProbeRun probe;
   probe.start(4, {{10, 0}, {11, 1}}, kStart);
-  const auto result = probe.failed(11, "lost");
+  const auto result = probe.failed(11, corrupt("lost"));
   ASSERT_TRUE(result);
   EXPECT_FALSE(result->ok);
   EXPECT_EQ(result->message, "replica 1: lost");
+  EXPECT_EQ(result->code, "corrupt");
 }
 
 TEST(Health, AProbeHasADeadline) {

@@ -167,7 +167,7 @@ TEST(Sampler, NaNFailsTheRequest) {
                              std::vector<float>{-infinity, -infinity, -infinity}}) {
     const auto token = sampler.sample(logits, {.sampling = sampling, .output = {}, .position = 0});
     ASSERT_FALSE(token);
-    EXPECT_EQ(token.error().code, Code::internal);
+    EXPECT_EQ(token.error().code, Code::corrupt);
     EXPECT_FALSE(sampler.logprob(logits, 0, 1));
   }
   const std::vector<float> masked = {-infinity, 1, -infinity};
