@@ -1,5 +1,6 @@
 #include "shared/options/option_parse.h"
 
+#include <algorithm>
 #include <map>
 #include <string_view>
 
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "shared/base/file.h"
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 #include "shared/options/option_value.h"
 
@@ -51,7 +53,7 @@ class Collector {
     set_.origins[std::string(row->name)] = {source, std::move(place)};
   }
 
-  void mistake(std::string text) { mistakes_.push_back(std::move(text)); }
+  void mistake(std::string_view text) { mistakes_.push_back(shown(text)); }
 
   Result<OptionSet> take() {
     if (!mistakes_.empty()) return invalid(join(mistakes_, "\n"));
@@ -93,6 +95,12 @@ class Collector {
 
 bool is_blank(char c) { return trim(std::string_view(&c, 1)).empty(); }
 
+// A byte that no text has.
+bool is_no_text(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte < 0x20 && !is_blank(c)) || byte == 0x7f;
+}
+
 // Where a comment begins: at a `#` that is first or after white space; else the text's end.
 std::size_t comment_begin(std::string_view text) {
   for (std::size_t at = text.find('#'); at != std::string_view::npos; at = text.find('#', at + 1)) {
@@ -123,6 +131,14 @@ Result<std::string_view> file_value(std::string_view text) {
 // Line by line, so that every mistake has its line and none hides the next. Not by Boost, which
 // cuts a value at any `#`.
 void read_lines(std::string_view content, const std::string& file, Collector& collector) {
+  const auto no_text = std::ranges::find_if(content, is_no_text);
+  if (no_text != content.end()) {
+    const auto line = std::count(content.begin(), no_text, '\n') + 1;
+    return collector.mistake(
+        fmt::format("{}:{}: this is no text (it has a byte {:#04x}); a configuration file has "
+                    "lines `name = value`",
+                    file, line, static_cast<unsigned char>(*no_text)));
+  }
   std::map<std::string, std::size_t, std::less<>> line_of;  // by option name
   std::size_t number = 0;
   for (const std::string_view line : split(content, '\n')) {
@@ -171,11 +187,20 @@ void read_config_file(const OptionSources& sources, Collector& collector) {
 }
 
 void read_environment(const OptionSources& sources, Collector& collector) {
+  std::map<std::string_view, std::string_view> variable_of;  // by option name
   for (const auto& [variable, text] : sources.environment) {
     if (variable.substr(0, kEnvironmentPrefix.size()) != kEnvironmentPrefix) continue;
     if (variable == "PLIMSOLL_CACHE" || variable == "PLIMSOLL_CONFIG") continue;
-    collector.assign(variable.substr(kEnvironmentPrefix.size()), text, Source::environment,
-                     variable);
+    const std::string name = variable.substr(kEnvironmentPrefix.size());
+    if (const OptionRow* row = find_option(name)) {
+      const auto [first, is_new] = variable_of.emplace(row->name, variable);
+      if (!is_new) {
+        collector.mistake(fmt::format("{}: '{}' is set by {}, too; unset one of them", variable,
+                                      row->name, first->second));
+        continue;
+      }
+    }
+    collector.assign(name, text, Source::environment, variable);
   }
 }
 

@@ -29,9 +29,9 @@ struct OptionSources {
 // PLIMSOLL_CONFIG names the file.
 Result<OptionSources> process_sources(int argc, const char* const* argv);
 
-// A name that occurs twice in the file is a mistake; of two flags the last counts, so that scripts
-// can append. PLIMSOLL_CACHE (the folder of the fetch scripts) is no option and allowed.
-// Errors: Code::invalid, one line a mistake.
+// An option that is set twice in the file, or by two variables, is a mistake; of two flags the last
+// counts, so that scripts can append. PLIMSOLL_CACHE (the folder of the fetch scripts) is no option
+// and allowed. Errors: Code::invalid, one line a mistake.
 Result<OptionSet> parse_options(const OptionSources& sources);
 
 // A configuration file's content alone; `file` is its name in messages.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -73,10 +74,15 @@ Result<OptionSet> change_options(const OptionSet& current,
                                  std::span<const std::pair<std::string, std::string>> assignments) {
   OptionSet changed = current;
   std::vector<std::string> mistakes;
+  std::set<std::string_view> given;
   for (const auto& [name, text] : assignments) {
     const OptionRow* row = find_option(name);
     if (row == nullptr) {
       mistakes.push_back(unknown_option(name));
+      continue;
+    }
+    if (!given.insert(row->name).second) {
+      mistakes.push_back(fmt::format("{}: it is set twice in this change", row->name));
       continue;
     }
     const Status stored = set_option(changed.values, *row, text);

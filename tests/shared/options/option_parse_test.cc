@@ -153,6 +153,22 @@ TEST_F(OptionParse, AnAliasInTheFileIsTheSameSetting) {
   EXPECT_NE(mistakes().find("set a second time (first in line 1)"), std::string::npos);
 }
 
+TEST_F(OptionParse, TwoVariablesForOneOptionAreAMistake) {
+  sources_.environment = {{"PLIMSOLL_TP", "3"}, {"PLIMSOLL_TENSOR_PARALLEL_SIZE", "4"}};
+  EXPECT_EQ(mistakes(),
+            "PLIMSOLL_TENSOR_PARALLEL_SIZE: 'tp' is set by PLIMSOLL_TP, too; unset one of them");
+}
+
+TEST_F(OptionParse, AFileThatIsNoTextIsOneMistakeAndNeverPrintedRaw) {
+  config(std::string("tp = 1\n\x1b[31m\0\nx\ny", 16));
+  EXPECT_EQ(mistakes(), file_.string() +
+                            ":2: this is no text (it has a byte 0x1b); a configuration file has "
+                            "lines `name = value`");
+  config("");
+  sources_.flags = {"--tp=\x1b[31m"};
+  EXPECT_EQ(mistakes(), "--tp: '\\x1b[31m' is not a whole number (allowed: 1 to 64)");
+}
+
 TEST_F(OptionParse, AMissingFileIsAMistakeWhereItWasNamed) {
   sources_.file = "/nowhere/plimsoll.conf";
   sources_.flags = {"--tp=0"};

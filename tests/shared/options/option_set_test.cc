@@ -48,6 +48,12 @@ TEST(OptionSet, JsonMistakesComeAllAtOnce) {
   EXPECT_FALSE(option_set_from_json(Json(3)));
 }
 
+TEST(OptionSet, AChangeThatSetsAnOptionTwiceIsAMistake) {
+  const auto changed = change_options(example(), Assignments{{"tp", "1"}, {"tp-size", "2"}});
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().message, "tp: it is set twice in this change");
+}
+
 TEST(OptionSet, ChangesKeepTheRestAndSayReconfigured) {
   const Result<OptionSet> changed =
       change_options(example(), Assignments{{"tp_size", "2"}, {"log-level", "debug"}});
