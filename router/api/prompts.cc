@@ -49,10 +49,8 @@ Refusal check_not_empty(Prompt& prompt, const Tokenizer& tokenizer, const char* 
 
 Refusal add_text(const std::string& text, const RequestFields& fields, Tokenizer& tokenizer,
                  const PromptLimits& limits, std::vector<Prompt>& prompts) {
-  if (Refusal refusal = check_bytes(text.size(), limits, "prompt")) return refusal;
   Prompt prompt;
-  prompt.text = text;
-  prompt.ids = widen(tokenizer.encode(text, true, fields.add_special_tokens));
+  if (Refusal refusal = text_prompt(text, fields, tokenizer, limits, prompt)) return refusal;
   if (Refusal refusal = check_not_empty(prompt, tokenizer, "prompt")) return refusal;
   prompts.push_back(std::move(prompt));
   return {};
@@ -238,6 +236,14 @@ Refusal check_batch(const RequestFields& fields, std::size_t& count) {
                                  list.size(), bytes, kBatchBytesMax >> 20U));
   }
   count = list.size();
+  return {};
+}
+
+Refusal text_prompt(const std::string& text, const RequestFields& fields, Tokenizer& tokenizer,
+                    const PromptLimits& limits, Prompt& prompt) {
+  if (Refusal refusal = check_bytes(text.size(), limits, "prompt")) return refusal;
+  prompt.text = text;
+  prompt.ids = widen(tokenizer.encode(text, true, fields.add_special_tokens));
   return {};
 }
 

@@ -27,8 +27,12 @@ struct PromptLimits {
 // What of a batch can be checked without tokens: its shape, how many prompts it has (into `count`)
 // and how much text they have together.
 Refusal check_batch(const RequestFields& fields, std::size_t& count);
-// One a prompt of the batch, once check_batch is passed. A caller of /v1/completions writes the
-// whole prompt, so that names of control tokens in it mean those tokens.
+// The tokens of a text as it is; of some texts there are none.
+Refusal text_prompt(const std::string& text, const RequestFields& fields, Tokenizer& tokenizer,
+                    const PromptLimits& limits, Prompt& prompt);
+// To generate from: each has a token at least. One a prompt of the batch, once check_batch is
+// passed. A caller of /v1/completions writes the whole prompt, so that names of control tokens in
+// it mean those tokens.
 Refusal completion_prompts(const RequestFields& fields, Tokenizer& tokenizer,
                            const PromptLimits& limits, std::vector<Prompt>& prompts);
 // Messages through the model's template; names of control tokens in their text stay text.

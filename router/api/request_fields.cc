@@ -202,16 +202,30 @@ bool has_type(const Json& value, Type type) {
 
 std::string range_words(const Row& row) {
   if (row.min == row.max) return fmt::format(" (only {} is supported here)", row.min);
-  if (row.min == -kAny) return "";
+  if (row.min == -kAny) {
+    return row.type == Type::integer ? " from -9223372036854775808 to 9223372036854775807" : "";
+  }
   if (row.max == kIntMax) return fmt::format(" of at least {}", row.min);
   return fmt::format(" from {} to {}", row.min, row.max);
+}
+
+// What was found where a value is of the wrong type.
+std::string found_words(const Row& row, const Json& value) {
+  if (row.type == Type::integer && value.is_number()) return "it is " + dump_json(value);
+  if (row.type == Type::strings && value.is_array()) {
+    const auto& items = value.as_array();
+    const auto wrong =
+        std::ranges::find_if(items, [](const Json& item) { return !item.is_string(); });
+    return fmt::format("item {} of it is of type {}", wrong - items.begin(), wrong->type_name());
+  }
+  return fmt::format("it is of type {}", value.type_name());
 }
 
 Refusal check_value(const Row& row, const Json& value) {
   const std::string name(row.name);
   if (!has_type(value, row.type)) {
-    return bad_field(name, fmt::format("{} must be {}{}; it is of type {}", name,
-                                       type_words(row.type), range_words(row), value.type_name()));
+    return bad_field(name, fmt::format("{} must be {}{}; {}", name, type_words(row.type),
+                                       range_words(row), found_words(row, value)));
   }
   if (value.is_number()) {
     const double number = value.as_double();

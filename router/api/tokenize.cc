@@ -1,7 +1,5 @@
 #include "router/api/tokenize.h"
 
-#include <utility>
-
 #include "router/api/request_fields.h"
 #include "shared/base/text.h"
 
@@ -26,10 +24,7 @@ Refusal prompt_to_tokenize(ModelContext& model, const RequestFields& fields, Pro
     return bad_field("prompt", "one of prompt, content and messages is needed");
   }
   if (fields.prompt.as_string().empty()) return {};
-  std::vector<Prompt> prompts;
-  Refusal refusal = completion_prompts(fields, model.tokenizer, model.limits, prompts);
-  if (!refusal) prompt = std::move(prompts.front());
-  return refusal;
+  return text_prompt(fields.prompt.as_string(), fields, model.tokenizer, model.limits, prompt);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "router/http/request_reader.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "shared/base/check.h"
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 
 namespace plimsoll {
@@ -51,6 +53,7 @@ std::string_view view(boost::beast::string_view text) { return {text.data(), tex
 // The least that can end a chunked body ("0\r\n\r\n"); with less at hand the parser is not asked,
 // because it takes for granted that the rest of an unfinished last chunk has this much.
 constexpr std::size_t kChunkTailBytes = 5;
+constexpr std::size_t kNameShownMax = 64;
 
 // What Beast lets pass and we do not.
 std::optional<ApiError> check_head(const http::request<http::string_body>& request) {
@@ -67,10 +70,27 @@ std::optional<ApiError> check_head(const http::request<http::string_body>& reque
   if (request.count(http::field::transfer_encoding) > 1) {
     return refuse(400, "bad_http", "Transfer-Encoding is given twice");
   }
+  const std::string coding = lower(view(request[http::field::content_encoding]));
+  if (!coding.empty() && coding != "identity") {
+    return refuse(415, "unsupported_content_encoding",
+                  fmt::format("the body is encoded as {}; send it as it is, without a "
+                              "Content-Encoding",
+                              shown(coding.substr(0, kNameShownMax))));
+  }
   if (request.method() == http::verb::connect) {
     return refuse(405, "method_not_allowed", "this is no proxy: CONNECT is not a method here");
   }
   return std::nullopt;
+}
+
+// A target may be a whole URL, as sent to a proxy (RFC 9112, 3.2.2): then from its path on.
+std::string_view origin_form(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (lower(target.substr(0, scheme.size())) != scheme) continue;
+    const std::size_t end = target.find_first_of("/?", scheme.size());
+    return target.substr(std::min(end, target.size()));
+  }
+  return target;
 }
 
 }  // namespace
@@ -151,9 +171,10 @@ HttpRequest RequestReader::take() {
   http::request<http::string_body> request = parser_->parser.release();
   HttpRequest out;
   out.method = view(request.method_string());
-  const std::string_view target = view(request.target());
+  const std::string_view target = origin_form(view(request.target()));
   const std::size_t question = target.find('?');
   out.path = target.substr(0, question);
+  if (out.path.empty()) out.path = "/";
   if (question != std::string_view::npos) out.query = target.substr(question + 1);
   out.content_type = view(request[http::field::content_type]);
   const std::string_view id = view(request["X-Request-Id"]);

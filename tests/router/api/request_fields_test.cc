@@ -137,6 +137,14 @@ TEST(RequestFields, WrongTypesAndRangesAreRefusedByName) {
   }
 }
 
+TEST(RequestFields, ARefusalSaysWhatIsWrongWithTheValue) {
+  EXPECT_EQ(refused(R"({"seed":18446744073709551615})", Body::chat).message,
+            "seed must be an integer from -9223372036854775808 to 9223372036854775807; it is "
+            "1.8446744073709552e+19");
+  EXPECT_EQ(refused(R"({"stop":["a",1]})", Body::chat).message,
+            "stop must be a string or a list of strings; item 1 of it is of type integer");
+}
+
 TEST(RequestFields, OnlyAnObjectIsABody) {
   EXPECT_EQ(refused("[1]", Body::chat).status, 400);
   EXPECT_EQ(refused("null", Body::chat).status, 400);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/router/tiny_context.h"
+#include "tests/shared/tokenizer/tiny_vocabulary.h"
 
 namespace plimsoll {
 namespace {
@@ -38,6 +39,20 @@ TEST_F(Tokenize, TakesMessagesThroughTheTemplate) {
 
 TEST_F(Tokenize, AnEmptyTextHasNoTokens) {
   EXPECT_EQ(parsed(ask(R"({"prompt":""})").body).find("count")->as_int(), 0);
+}
+
+TEST_F(Tokenize, ATextWithoutTokensGetsNoneInTheirPlace) {
+  TinyVocabulary tiny;
+  TokenizerData data = tiny.data();
+  data.bos = tiny.add("<s>", TokenType::control);
+  data.tokens = tiny.tokens;
+  data.types = tiny.types;
+  data.add_bos = false;
+  auto tokenizer = Tokenizer::from_data(data);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  model_.tokenizer = std::move(*tokenizer);
+  EXPECT_EQ(parsed(ask(R"({"prompt":"\u0004"})").body).find("count")->as_int(), 0);
+  EXPECT_EQ(parsed(ask(R"({"prompt":"a\u0004"})").body).find("count")->as_int(), 1);
 }
 
 TEST_F(Tokenize, RefusesWhatItCannotRead) {

@@ -54,6 +54,16 @@ TEST(RequestReader, ReadsTheParts) {
   EXPECT_EQ(request.body, "{}");
 }
 
+TEST(RequestReader, ATargetMayBeAWholeUrl) {
+  const HttpRequest request = read("GET HTTP://x:8000/health?a=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(request.path, "/health");
+  EXPECT_EQ(request.query, "a=1");
+  EXPECT_EQ(read("GET https://x HTTP/1.1\r\nHost: x\r\n\r\n").path, "/");
+  const HttpRequest bare = read("GET http://x?a=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_EQ(bare.path, "/");
+  EXPECT_EQ(bare.query, "a=1");
+}
+
 TEST(RequestReader, AHarmfulRequestIdIsDropped) {
   EXPECT_EQ(read("GET / HTTP/1.1\r\nHost: x\r\nX-Request-Id: a b\r\n\r\n").request_id, "");
 }
@@ -141,6 +151,8 @@ TEST(RequestReader, OtherVersionsAndEncodingsAreRefused) {
   EXPECT_EQ(refused("GET / HTTP/2.0\r\nHost: x\r\n\r\n").status, 505);
   EXPECT_EQ(refused(post("Transfer-Encoding: gzip\r\n", "")).status, 501);
   EXPECT_EQ(refused(post("Transfer-Encoding: gzip, chunked\r\n", "")).status, 501);
+  EXPECT_EQ(refused(post("Content-Encoding: gzip\r\nContent-Length: 2\r\n", "{}")).status, 415);
+  EXPECT_EQ(read(post("Content-Encoding: identity\r\nContent-Length: 2\r\n", "{}")).body, "{}");
   EXPECT_EQ(refused("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n").status, 405);
 }
 
