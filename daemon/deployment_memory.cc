@@ -83,7 +83,10 @@ void Deployment::report(std::vector<Drift> drifts, Actions& out) {
       if (drifts_said_.size() >= kDriftsSaidMax) break;
       is_news = drifts_said_.insert(drift.term + " " + rank).second || is_news;
     }
-    if (is_news) out.emplace_back(Log{LogLevel::warning, "drift of " + drift_line(drift)});
+    // Less than planned is no trouble for anybody.
+    const bool is_more = drift.measured > drift.planned;
+    const LogLevel level = is_more ? LogLevel::warning : LogLevel::info;
+    if (is_news) out.emplace_back(Log{level, "drift of " + drift_line(drift)});
   }
   if (!drifts.empty()) drifts_ = std::move(drifts);
 }

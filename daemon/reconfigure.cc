@@ -15,7 +15,7 @@ constexpr std::size_t kAssignmentsMax = 256;
 constexpr std::size_t kCauseBytesMax = 100;
 
 Status read_assignments(const Json& list, ReconfigureRequest& request) {
-  if (!list.is_array()) return invalid("reconfigure: assignments must be an array");
+  if (!list.is_array()) return invalid("assignments must be an array");
   if (list.as_array().size() > kAssignmentsMax) {
     return invalid(fmt::format("{} assignments in one command; at most {} are taken",
                                list.as_array().size(), kAssignmentsMax));
@@ -23,7 +23,7 @@ Status read_assignments(const Json& list, ReconfigureRequest& request) {
   for (const Json& item : list.as_array()) {
     const bool is_pair = item.is_array() && item.as_array().size() == 2 &&
                          item.as_array()[0].is_string() && item.as_array()[1].is_string();
-    if (!is_pair) return invalid("reconfigure: an assignment is no pair of two strings");
+    if (!is_pair) return invalid("an assignment is no pair of two strings");
     request.assignments.emplace_back(item.as_array()[0].as_string(),
                                      item.as_array()[1].as_string());
   }
@@ -96,22 +96,22 @@ std::string no_room(const LaunchPlan& present, const LaunchPlan& next, ChangePat
 
 Result<ReconfigureRequest> read_reconfigure(const Json& arguments) {
   ReconfigureRequest request;
-  request.path = TRY_CONTEXT(std::string("reconfigure: "), read_path(arguments));
+  request.path = TRY(read_path(arguments));
   if (const Json* list = arguments.find("assignments")) {
     TRY(read_assignments(*list, request));
   }
   if (const Json* file = arguments.find("file_options")) {
-    request.file = TRY_CONTEXT(std::string("reconfigure: "), option_set_from_json(*file));
+    request.file = TRY(option_set_from_json(*file));
   }
   if (const Json* whole = arguments.find("options")) {
-    request.whole = TRY_CONTEXT(std::string("reconfigure: "), option_set_from_json(*whole));
+    request.whole = TRY(option_set_from_json(*whole));
   }
   if (request.assignments.empty() && !request.file && !request.whole) {
     return invalid("reconfigure needs at least one NAME=VALUE");
   }
   const Json* based_on = arguments.find("based_on");
   if (based_on != nullptr) {
-    if (!based_on->is_integer()) return invalid("reconfigure: based_on must be an integer");
+    if (!based_on->is_integer()) return invalid("based_on must be an integer");
     request.based_on = based_on->as_int();
   }
   const Json* cause = arguments.find("cause");

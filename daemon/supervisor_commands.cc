@@ -77,8 +77,8 @@ void Supervisor::start_command(const std::string& peer, const Json& arguments, T
     target.values.state_dir = setup_.options.values.state_dir;
   }
   if (target.values.model.empty()) {
-    return reply_error(peer, invalid("start: no model is given: set --model FILE, PLIMSOLL_MODEL "
-                                     "or `model` in the configuration file"));
+    return reply_error(peer, invalid("no model is given: set --model FILE, PLIMSOLL_MODEL or "
+                                     "`model` in the configuration file"));
   }
   Operation& operation = begin_operation(OperationKind::start, now);
   operation.waiting = {peer};
@@ -116,7 +116,7 @@ void Supervisor::stop_command(const std::string& peer, const Json& arguments, Ti
 void Supervisor::restart_command(const std::string& peer, const Json& arguments, TimePoint now) {
   if (refuse_while_busy(peer, "restart")) return;
   const Result<std::optional<ChangePath>> path = read_path(arguments);
-  if (!path) return reply(peer, kUsage, "restart: " + path.error().message);
+  if (!path) return reply_error(peer, path.error());
   if (options_.values.model.empty()) {
     return reply(peer, kNotRunning, "no deployment runs, and there are no options to start one");
   }
@@ -130,6 +130,7 @@ void Supervisor::restart_command(const std::string& peer, const Json& arguments,
 void Supervisor::reconfigure_command(const std::string& peer, const Json& arguments,
                                      TimePoint now) {
   if (refuse_while_busy(peer, "reconfigure")) return;
+  if (const auto path = read_path(arguments); !path) return reply_error(peer, path.error());
   const Result<ReconfigureRequest> request = read_reconfigure(arguments);
   if (!request) return reply(peer, kUsage, request.error().message);
   if (request->based_on && *request->based_on != generation_) {

@@ -65,8 +65,10 @@ Status make_private_folder(const fs::path& folder) {
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), failure);
   if (::mkdir(folder.c_str(), 0700) == 0) return {};
   if (errno != EEXIST) {
+    const std::string why = failure ? failure.message() : std::strerror(errno);
     return unavailable(
-        fmt::format("make the folder {}: {}", folder.string(), std::strerror(errno)));
+        fmt::format("make the folder {}: {}; give another with --runtime-dir or --state-dir",
+                    folder.string(), why));
   }
   struct stat found = {};
   // Followed only where the link is ours or root's: otherwise a neighbour could lead us anywhere.

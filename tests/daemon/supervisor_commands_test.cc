@@ -243,7 +243,9 @@ TEST(SupervisorCommands, BadAssignmentsAreRefusedTogether) {
   h.command("reconfigure", Json::object({{"assignments", bad}}));
   h.command("reconfigure", Json::object({{"assignments", 3}}));
   h.command("reconfigure");
-  ASSERT_EQ(h.replies.size(), 3U);
+  h.command("reconfigure", Json::object({{"assignments", Json::array()}, {"path", "bogus"}}));
+  ASSERT_EQ(h.replies.size(), 4U);
+  EXPECT_EQ(h.replies[3].exit_code, 78) << "the value of a flag";
   EXPECT_EQ(h.replies[0].exit_code, 78);
   EXPECT_NE(h.replies[0].message.find("tpp"), std::string::npos);
   EXPECT_NE(h.replies[0].message.find("port"), std::string::npos);

@@ -55,6 +55,11 @@ TEST(Folders, PrivateFoldersAreMadeOnceWithMode0700) {
   ASSERT_EQ(::stat(folder.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0700U);
   EXPECT_FALSE(make_private_folder("/dev/null"));
+  const Status below = make_private_folder("/dev/null/a/state");
+  ASSERT_FALSE(below);
+  EXPECT_NE(below.error().message.find("Not a directory; give another with --runtime-dir"),
+            std::string::npos)
+      << below.error().message;
   fs::remove_all(base);
 }
 
