@@ -402,7 +402,7 @@ class HeaderParser {
       if (size < 1 || size > elements_max || elements > elements_max / size) {
         return error_at(at,
                         fmt::format("dimension {} of tensor {} is {}; expected 1 or more, and at "
-                                    "most {} elements in a file of {} bytes",
+                                    "most {} elements in a file of {} bytes (was it cut short?)",
                                     i, in_quotes(name), size, elements_max, size_));
       }
       elements *= size;
