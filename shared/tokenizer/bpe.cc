@@ -38,14 +38,6 @@ std::size_t text_slot(std::string_view text) {
   return hash % kRemembered;
 }
 
-// Whether there are tokens for text that only merging makes.
-bool needs_merges(const Vocabulary& vocabulary) {
-  for (TokenId id = 0; id < vocabulary.size(); ++id) {
-    if (vocabulary.type(id) == TokenType::normal && vocabulary.bytes(id).size() > 1) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 Result<Bpe> Bpe::build(const Vocabulary& vocabulary, const TokenizerData& data,
@@ -53,11 +45,6 @@ Result<Bpe> Bpe::build(const Vocabulary& vocabulary, const TokenizerData& data,
   if (data.merges.size() > kMergesMax) {
     return invalid(fmt::format("the vocabulary has {} merges; at most {} work", data.merges.size(),
                                kMergesMax));
-  }
-  if (data.merges.empty() && !ignore_merges && needs_merges(vocabulary)) {
-    return invalid(
-        "the vocabulary has no merges (tokenizer.ggml.merges), without which every text would fall "
-        "into single bytes; convert the model again, with its merges");
   }
   Bpe bpe;
   bpe.ignore_merges_ = ignore_merges;

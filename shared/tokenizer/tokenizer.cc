@@ -52,6 +52,23 @@ Status check_model(const TokenizerData& data) {
       to_valid_utf8(data.model)));
 }
 
+// Of a file: a token of more than one byte is there for text that merges make.
+Status check_merges(const TokenizerData& data) {
+  if (data.is_spm() || !data.merges.empty()) return {};
+  constexpr std::size_t kByteSpellingMax = 2;
+  constexpr auto kNormal = static_cast<std::int64_t>(TokenType::normal);
+  bool needs_merges = false;
+  for (std::size_t id = 0; id < data.tokens.size(); ++id) {
+    const bool is_normal = id >= data.types.size() || data.types[id] == kNormal;
+    needs_merges = needs_merges || (is_normal && data.tokens[id].size() > kByteSpellingMax);
+  }
+  const Pretokenizer pretokenizer = TRY(Pretokenizer::named(data.pre));
+  if (!needs_merges || pretokenizer.ignores_merges()) return {};
+  return invalid(
+      "the vocabulary has no merges (tokenizer.ggml.merges), without which every text would fall "
+      "into single bytes; convert the model again, with its merges");
+}
+
 }  // namespace
 
 struct Tokenizer::State {
@@ -89,7 +106,10 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::from_gguf(const GgufFile& file) {
-  return from_data(TRY_CONTEXT("read the tokenizer: ", tokenizer_data(file)));
+  const TokenizerData data = TRY_CONTEXT("read the tokenizer: ", tokenizer_data(file));
+  TRY(check_model(data));
+  TRY(check_merges(data));
+  return from_data(data);
 }
 
 Result<Tokenizer> Tokenizer::from_data(const TokenizerData& data) {

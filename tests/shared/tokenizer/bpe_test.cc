@@ -110,22 +110,8 @@ TEST(Bpe, LeavesOutBytesThatHaveNoToken) {
 TEST(Bpe, TakesAWholeTokenWithoutMergesWhereTheFamilyDoes) {
   TinyVocabulary tiny;
   const TokenId whole = tiny.add("xyz");
-  tiny.merge("a", "b");
   EXPECT_EQ(Built(tiny, true).encode("xyz"), std::vector<TokenId>{whole});
   EXPECT_EQ(Built(tiny, false).encode("xyz"), (std::vector<TokenId>{23, 24, 25}));
-}
-
-TEST(Bpe, RefusesAVocabularyWhoseTokensNoMergeMakes) {
-  TinyVocabulary tiny;
-  const auto built = [&](bool ignores_merges) {
-    return Bpe::build(*Vocabulary::build(tiny.data()), tiny.data(), ignores_merges);
-  };
-  EXPECT_TRUE(built(false)) << "single bytes need no merges";
-  tiny.add("xyz");
-  EXPECT_TRUE(built(true));
-  const Result<Bpe> refused = built(false);
-  ASSERT_FALSE(refused);
-  EXPECT_NE(refused.error().message.find("has no merges"), std::string::npos);
 }
 
 TEST(Bpe, TextNeverBecomesAControlToken) {

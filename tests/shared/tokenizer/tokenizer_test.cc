@@ -252,6 +252,9 @@ TEST(CheckTokenizer, SaysWhetherAFileCanBeRead) {
             std::string::npos);
   EXPECT_NE(refusal("tokenizer.ggml.pre", "smollm", "falcon").find("'falcon'; those that work"),
             std::string::npos);
+  EXPECT_NE(refusal("tokenizer.ggml.merges", "tokenizer.ggml.merges", "tokenizer.ggml.mergex")
+                .find("has no merges"),
+            std::string::npos);
   // What contradicts itself inside the vocabulary.
   using namespace std::string_view_literals;
   EXPECT_NE(refusal("tokenizer.ggml.eos_token_id", "\4\0\0\0\2\0\0\0"sv, "\4\0\0\0\2\2\0\0"sv)
