@@ -252,21 +252,21 @@ class Explainer {
 
   void no_kv() {
     if (kv_ && base_ && left_) {
-      why(
-          fmt::format("{} {} is how much of the memory that was free before loading weights and KV "
-                      "together may fill. Weights alone fill {:.3f} of it, so nothing is left for "
-                      "KV: the value is too small, not the device.",
-                      flag_, value_with_origin(), ratio(*base_ - *left_, *base_)));
+      why(sglang_no_kv_reason(flag_ + " " + value_with_origin(), ratio(*base_ - *left_, *base_),
+                              *kv_));
+      if (*kv_ > 32 * kMiB) return advise(fmt::format("raise {}", flag_), "the rest then fits too");
     } else if (kv_) {
       why(
           fmt::format("{} {} is how much of the device may be used at all; weights and the trial "
                       "step need {} GiB more than that before there is any KV.",
                       flag_, value_with_origin(), gib(-std::min<Bytes>(*kv_, 0))));
     } else {
-      why(
-          fmt::format("Weights fit, and {} {} leaves nothing for KV. The log does not say how much "
-                      "was free, so the smallest value that works cannot be computed from it.",
-                      flag_, value_with_origin()));
+      why(fmt::format(
+          "Weights fit, and {}{} leaves nothing for KV{}. The log does not say how much "
+          "was free, so the smallest value that works cannot be computed from it.",
+          flag_, log_.fraction ? " " + value_with_origin() : "",
+          log_.kv_tokens ? fmt::format(" ({} tokens by its own account)", grouped(*log_.kv_tokens))
+                         : ""));
       advise(fmt::format("raise {}", flag_), "it is what weights and KV may fill together");
       return;
     }
@@ -427,6 +427,7 @@ class Explainer {
     why(rank == nullptr || (!rank->weights && !rank->left)
             ? "The log ends before weights were loaded."
             : "The log ends before the server was ready, and names no error.");
+    if (!kv_ && log_.kv_tokens) why(fmt::format("KV holds {} tokens.", grouped(*log_.kv_tokens)));
     if (kv_ && *kv_ <= 0) {
       why("By its figures nothing would be left for KV.");
       advise_raise();

@@ -143,7 +143,21 @@ bool read_sizes(LaunchState& state, const LogLine& line) {
   return true;
 }
 
+// Of pools that were sized, not of the device.
+bool is_pool_exhausted(std::string_view text) {
+  return has(text, "alloc_req_slots runs out of memory") || has(text, "Prefill out of memory") ||
+         has(text, "Decode out of memory");
+}
+
 bool read_failure(LaunchState& state, const LogLine& line) {
+  if (is_pool_exhausted(line.text)) {
+    state.fail(ForeignEnd::other, line);
+    return true;
+  }
+  if (const auto tokens = count_behind(line.text, "is larger than the profiled value ")) {
+    state.log().kv_tokens = tokens;
+    return true;
+  }
   if (has(line.text, "Not enough memory. Please try to increase")) {
     if (const auto fraction = number_behind(line.text, "mem_fraction_static=")) {
       state.log().fraction = fraction;

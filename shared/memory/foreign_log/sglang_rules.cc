@@ -15,6 +15,8 @@ namespace plimsoll {
 namespace {
 
 constexpr double kThousand = 1000;
+// Three figures of a log, each of two digits behind the point of a GiB.
+constexpr Bytes kLogRounding = 32 * kMiB;
 // A computed fraction of another version lies within this of ours.
 constexpr double kRuleTolerance = 0.03;
 constexpr double kAutoMin = 0.55;
@@ -122,6 +124,24 @@ std::optional<double> sglang_fraction_for(Bytes base, Bytes left, Bytes kv) {
     if (k > exact * kThousand + 2) break;
   }
   return {};
+}
+
+std::string sglang_no_kv_reason(const std::string& fraction, double filled, Bytes kv) {
+  const std::string rule = fmt::format(
+      "{} is how much of the memory that was free before loading weights and KV "
+      "together may fill. ",
+      fraction);
+  if (kv > kLogRounding) {
+    return rule + fmt::format(
+                      "Weights alone fill {:.3f} of it, and by that {} should be left for "
+                      "KV: something that this log does not name took it (a reservation "
+                      "for images, states of recurrent layers, another rank).",
+                      filled, format_bytes(kv));
+  }
+  return rule + fmt::format(
+                    "Weights alone fill {:.3f} of it, so nothing is left for KV: the value "
+                    "is too small, not the device.",
+                    filled);
 }
 
 SglangReserve sglang_reserve(const ForeignLog& log) {

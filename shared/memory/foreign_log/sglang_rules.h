@@ -16,6 +16,10 @@ Bytes sglang_kv(Bytes base, Bytes left, double fraction);
 // even 1 does.
 std::optional<double> sglang_fraction_for(Bytes base, Bytes left, Bytes kv);
 
+// Why nothing is left for KV, in words; `filled` is the share that weights fill alone, `kv` what
+// the rule gives: where that is more than nothing, the log does not say why.
+std::string sglang_no_kv_reason(const std::string& fraction, double filled, Bytes kv);
+
 // What it keeps back by itself, for graphs and activations, and the same in words.
 struct SglangReserve {
   Bytes bytes = 0;
