@@ -1,8 +1,10 @@
+#include <optional>
 #include <ostream>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "shared/generation/plan_outcome.h"
 #include "shared/options/option_diff.h"
 #include "tools/cli/generation_source.h"
 #include "tools/cli/verb.h"
@@ -42,6 +44,9 @@ std::string line_of(const Generations& all, const GenerationRecord& record) {
       record.cause, changes.empty() ? "" : fmt::format(": {}", changes));
   if (!record.message.empty()) {
     text += fmt::format("{:>29}{}\n", "", record.message.substr(0, record.message.find('\n')));
+  }
+  if (const std::optional<PlanOutcome> outcome = plan_outcome(record)) {
+    text += fmt::format("{:>29}memory: {}\n", "", plan_outcome_line(*outcome));
   }
   return text;
 }

@@ -1,14 +1,17 @@
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
 #include "shared/generation/fingerprint.h"
 #include "shared/generation/learned_terms.h"
+#include "shared/generation/plan_outcome.h"
 #include "shared/memory/foreign_log/log_file.h"
 #include "shared/memory/foreign_log/log_plan.h"
 #include "shared/memory/machine_source.h"
@@ -49,7 +52,11 @@ void learn(const std::filesystem::path& state, const OptionSet& options, Machine
   add_learned(read_learned_terms(state, {environment, options}), machine);
 }
 
-void show(const MemoryPlan& plan, const MemoryWindow& window, Console& console) {
+// What earlier launches like this one came to; the newest of them in words.
+constexpr std::size_t kEarlierShown = 3;
+
+void show(const MemoryPlan& plan, const MemoryWindow& window,
+          const std::vector<PlanOutcome>& earlier, Console& console) {
   console.out << memory_summary(plan) << '\n';
   for (const RankGroup& group : group_ranks(plan)) {
     console.out << plan_bar(group, {.cells = 64, .has_colour = console.has_colour}) << '\n';
@@ -57,6 +64,15 @@ void show(const MemoryPlan& plan, const MemoryWindow& window, Console& console) 
   console.out << memory_ledgers(plan);
   const std::string ends = plan.refusal ? "" : window_report(window);
   if (!ends.empty()) console.out << fmt::format("\nwould also fit: {}\n", ends);
+  for (std::size_t i = 0; i < std::min(earlier.size(), kEarlierShown); ++i) {
+    console.out << fmt::format("{}generation {} ({}): {}\n", i == 0 ? "\n" : "",
+                               earlier[i].generation, outcome_name(earlier[i].outcome),
+                               plan_outcome_line(earlier[i]));
+  }
+  if (earlier.size() > kEarlierShown) {
+    console.out << fmt::format("{} earlier launches like it: plimsoll history\n",
+                               earlier.size() - kEarlierShown);
+  }
   console.out << std::flush;
 }
 
@@ -97,12 +113,18 @@ Result<int> run_plan(const Invocation& call) {
   } else {
     const MemoryWindow window =
         TRY(plan_window(machine, models.model, set, models.draft_or_null()));
+    const Result<Generations> all = read_generations(state_folder_of(call));
+    const std::vector<PlanOutcome> earlier =
+        all ? earlier_outcomes(*all, set) : std::vector<PlanOutcome>();
     if (call.line.json) {
       Json json = memory_plan_to_json(plan);
       json.set("window", memory_window_to_json(window));
+      Json list = Json::array();
+      for (const PlanOutcome& one : earlier) list.push(plan_outcome_json(one));
+      json.set("earlier", std::move(list));
       call.console.out << dump_json(json, 2) << std::endl;
     } else {
-      show(plan, window, call.console);
+      show(plan, window, earlier, call.console);
     }
   }
   const auto svg = call.line.flags.find("svg");
