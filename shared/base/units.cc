@@ -25,6 +25,9 @@ constexpr std::array<Suffix, 9> kSuffixes = {{{"B", 1},
                                               {"G", kGiB},
                                               {"T", 1024 * kGiB}}};
 
+// A number without a unit that is at least this can only be bytes.
+constexpr double kBareBytesMin = 1024;
+
 }  // namespace
 
 std::string format_bytes(Bytes bytes) {
@@ -49,6 +52,10 @@ Result<Bytes> parse_bytes(std::string_view text) {
     const double bytes = number * static_cast<double>(known.bytes);
     if (bytes > 9e18) return invalid(fmt::format("'{}' is more than any memory", text));
     return static_cast<Bytes>(bytes);
+  }
+  if (suffix.empty() && number >= kBareBytesMin && number == std::floor(number)) {
+    return number > 9e18 ? Result<Bytes>(invalid(fmt::format("'{}' is more than any memory", text)))
+                         : static_cast<Bytes>(number);
   }
   return invalid(fmt::format("'{}' needs a unit: B, KiB, MiB, GiB or TiB (16GiB, 512MiB)", text));
 }

@@ -8,6 +8,7 @@
 
 #include "shared/base/text.h"
 #include "shared/memory/memory_window.h"
+#include "shared/memory/plan_changes.h"
 #include "shared/memory/plan_refusal.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/memory/step_message.h"
@@ -59,8 +60,8 @@ std::string device_memory_text(Bytes bytes, Bytes available) {
   return format_exact_bytes(rounded <= available ? rounded : bytes);
 }
 
-std::vector<std::string> remedies(const PlanProblem& problem, const MemoryWindow& window,
-                                  Bytes needed) {
+std::vector<std::string> remedies(const PlanQuestion& question, const PlanProblem& problem,
+                                  const MemoryWindow& window, Bytes needed) {
   const MemoryBudget& budget = problem.budget;
   std::vector<std::string> lines;
   for (const std::string_view name :
@@ -82,6 +83,9 @@ std::vector<std::string> remedies(const PlanProblem& problem, const MemoryWindow
        {"context-length", "max-running-requests", "chunked-prefill-size", "max-total-tokens"}) {
     const OptionWindow* open = window.open(name);
     if (open != nullptr) lines.push_back(fmt::format("  --{} {} or less", name, open->high));
+  }
+  for (std::string& line : find_changes(question, problem, window)) {
+    lines.push_back(std::move(line));
   }
   if (!lines.empty()) {
     lines.insert(lines.begin(),
@@ -151,10 +155,12 @@ std::string rule_too_small(const PlanQuestion& question, const PlanProblem& prob
     tightest = &rank;
   }
   std::vector<std::string> lines = {fmt::format(
-      "the plan does not fit: KV would get {} on rank {}, and one request of {} tokens needs {}: "
-      "raise it",
-      format_bytes(least), tightest->index, grouped(fit.step.context_length),
-      format_bytes(blocks_of_tokens(fit.step.context_length) * rank_block_bytes(*tightest)))};
+      "the plan does not fit: {} leaves {} for KV on rank {}, and one request of {} tokens needs "
+      "{}; {}",
+      rule_text(options, in.rule), format_bytes(least), tightest->index,
+      grouped(fit.step.context_length),
+      format_bytes(blocks_of_tokens(fit.step.context_length) * rank_block_bytes(*tightest)),
+      direction(window, in.rule, "raise"))};
   for (std::string& line : rule_arithmetic(in, *tightest, fit.step)) {
     lines.push_back(std::move(line));
   }
@@ -163,12 +169,14 @@ std::string rule_too_small(const PlanQuestion& question, const PlanProblem& prob
   for (std::string& line : other_windows(window, "")) lines.push_back(std::move(line));
   if (const auto line = auto_line(question, in)) lines.push_back(*line);
   const Bytes needed = neediest_rank(in, fit).bytes;
-  for (std::string& line : remedies(problem, window, needed)) lines.push_back(std::move(line));
+  for (std::string& line : remedies(question, problem, window, needed))
+    lines.push_back(std::move(line));
   return join(lines, "\n");
 }
 
 // The ring between the ranks does not grow with what a step holds.
-std::string ring_too_small(const PlanProblem& problem, const Fit& fit, const MemoryWindow& window) {
+std::string ring_too_small(const PlanQuestion& question, const PlanProblem& problem, const Fit& fit,
+                           const MemoryWindow& window) {
   const StepShape& step = fit.step;
   std::vector<std::string> lines = {fmt::format(
       "the plan does not fit: a step of {} tokens, {} requests and {} KV blocks (one request of {} "
@@ -181,8 +189,15 @@ std::string ring_too_small(const PlanProblem& problem, const Fit& fit, const Mem
                                             step.logit_rows_max)),
       problem.fit.tp, format_exact_bytes(kStepRingBytesDefault))};
   const Bytes needed = neediest_rank(problem.fit, fit).bytes;
-  for (std::string& line : remedies(problem, window, needed)) lines.push_back(std::move(line));
+  for (std::string& line : remedies(question, problem, window, needed))
+    lines.push_back(std::move(line));
   return join(lines, "\n");
+}
+
+std::string kv_purpose(const OptionSet& options, const FitInputs& in, const Fit& fit) {
+  if (in.rule != KvRule::demand) return "what " + rule_text(options, in.rule) + " gives";
+  if (in.max_total_tokens) return fmt::format("{} tokens", grouped(*in.max_total_tokens));
+  return fmt::format("one request of {} tokens", grouped(fit.step.context_length));
 }
 
 }  // namespace
@@ -193,7 +208,9 @@ std::string cpu_refusal(const PlanQuestion& question, const PlanProblem& problem
   const OptionSet& options = question.options;
   const Fit fit = least_fit(in);
   const Blocks one = blocks_of_tokens(fit.step.context_length);
-  if (step_blocks_max(in, fit.step) < one) return ring_too_small(problem, fit, window);
+  if (step_blocks_max(in, fit.step) < one) {
+    return ring_too_small(question, problem, fit, window);
+  }
   if (!fit.holds_one && in.rule != KvRule::demand) {
     return rule_too_small(question, problem, fit, window);
   }
@@ -205,22 +222,27 @@ std::string cpu_refusal(const PlanQuestion& question, const PlanProblem& problem
   const PlanRow& binding =
       *std::max_element(rows.begin(), rows.end(),
                         [](const PlanRow& a, const PlanRow& b) { return a.bytes < b.bytes; });
+  const Bytes kv = rows.back().bytes;
+  const bool by_rule = in.rule != KvRule::demand && neediest.bytes - kv <= rank.budget;
   std::vector<std::string> lines = {
-      fmt::format("the plan does not fit: rank {} needs at least {}, and its budget is {} ({})",
-                  rank.index, format_bytes(neediest.bytes), format_bytes(rank.budget),
-                  problem.budget.source),
+      by_rule ? fmt::format("the plan does not fit: {} gives KV {} on rank {}, and then {} are "
+                            "needed of {} ({}); {}",
+                            rule_text(options, in.rule), format_bytes(kv), rank.index,
+                            format_bytes(neediest.bytes), format_bytes(rank.budget),
+                            problem.budget.source, direction(window, in.rule, "lower"))
+              : fmt::format("the plan does not fit: rank {} needs at least {}, and its budget is "
+                            "{} ({})",
+                            rank.index, format_bytes(neediest.bytes), format_bytes(rank.budget),
+                            problem.budget.source),
       fmt::format("  {} = {}", sum_text(rows), format_bytes(neediest.bytes)),
-      fmt::format("  KV is for {}",
-                  in.max_total_tokens
-                      ? fmt::format("{} tokens", grouped(*in.max_total_tokens))
-                      : fmt::format("one request of {} tokens", grouped(fit.step.context_length))),
+      fmt::format("  KV is for {}", kv_purpose(options, in, fit)),
       trust_line(rows),
       fmt::format("  binding: {}, {} ({}: {})", term_name(binding.term),
                   format_bytes(binding.bytes), trust_name(binding.trust), binding.formula),
       "Options that take part:"};
   for (std::string& line : option_lines(problem, options, fit)) lines.push_back(std::move(line));
   for (std::string& line : other_windows(window, "")) lines.push_back(std::move(line));
-  for (std::string& line : remedies(problem, window, neediest.bytes)) {
+  for (std::string& line : remedies(question, problem, window, neediest.bytes)) {
     lines.push_back(std::move(line));
   }
   return join(lines, "\n");

@@ -16,19 +16,6 @@
 namespace plimsoll {
 namespace {
 
-struct RuleName {
-  KvRule rule;
-  const char* option;
-};
-constexpr RuleName kRules[] = {{KvRule::static_fraction, "mem-fraction-static"},
-                               {KvRule::utilization, "gpu-memory-utilization"},
-                               {KvRule::bytes, "kv-cache-bytes"},
-                               {KvRule::demand, "max-total-tokens"}};
-
-const char* option_of(KvRule rule) {
-  return std::ranges::find(kRules, rule, &RuleName::rule)->option;
-}
-
 class Refusal {
  public:
   Refusal(const PlanQuestion& question, const PlanProblem& problem, const MemoryWindow& window)
@@ -64,13 +51,18 @@ class Refusal {
   std::string value_of(std::string_view option) const {
     return option_text(question_.options.values, *find_option(option));
   }
-  std::string rule_text() const {
-    return fmt::format("{} {}", option_of(in_.rule), value_of(option_of(in_.rule)));
-  }
+  std::string rule_text() const { return plimsoll::rule_text(question_.options, in_.rule); }
   std::string context_text() const { return grouped(least_.step.context_length); }
   Blocks one_request() const { return blocks_of_tokens(least_.step.context_length); }
+  // Whether what is said of one rank is true of all: the same rows in the same budget.
+  bool are_alike() const {
+    const auto same_limit = [&](const DeviceBudget& budget) {
+      return budget.limit == problem_.device_budgets.front().limit;
+    };
+    return in_.ranks.size() == 1 && std::ranges::all_of(problem_.device_budgets, same_limit);
+  }
   std::string rank_name(const RankShape& rank) const {
-    const std::string name = in_.ranks.size() == 1 && problem_.case_of.size() > 1
+    const std::string name = are_alike() && problem_.case_of.size() > 1
                                  ? fmt::format("each of {} ranks", problem_.case_of.size())
                                  : fmt::format("rank {}", rank.index);
     return fmt::format("{} ({})", name, rank.device->name);
@@ -83,11 +75,8 @@ class Refusal {
                                  row.formula));
   }
 
-  // What to do with the option, unless no value of it works.
   std::string direction(std::string_view word) const {
-    const OptionWindow* own = window_.find(option_of(in_.rule));
-    if (own == nullptr || !own->is_empty) return fmt::format("{} it", word);
-    return fmt::format("no value of {} works", option_of(in_.rule));
+    return plimsoll::direction(window_, in_.rule, word);
   }
 
   // Whoever holds memory of a device that a rank needs.
@@ -166,7 +155,7 @@ class Refusal {
         "it, or free memory",
         rule_text(), format_bytes(wanted), rank_name(rank), format_bytes(rank.free_at_start)));
     lines_.push_back(fmt::format("  {} x {} = {} > {}", format_bytes(total),
-                                 value_of(option_of(in_.rule)), format_bytes(wanted),
+                                 value_of(rule_option(in_.rule)), format_bytes(wanted),
                                  format_bytes(rank.free_at_start)));
   }
 
@@ -242,7 +231,8 @@ class Refusal {
                                      ? fmt::format("on {:.0f} ranks the same", problem_.kv_copies)
                                      : "each KV head on one rank"));
     const OptionSet& options = question_.options;
-    if (in_.rule != KvRule::demand) lines_.push_back(option_line(options, option_of(in_.rule), ""));
+    if (in_.rule != KvRule::demand)
+      lines_.push_back(option_line(options, rule_option(in_.rule), ""));
     lines_.push_back(
         option_line(options, "context-length",
                     in_.context_length ? "" : ", lowered to " + context_text() + " tokens"));
@@ -252,12 +242,12 @@ class Refusal {
   }
 
   void windows() {
-    const OptionWindow* own = window_.find(option_of(in_.rule));
+    const OptionWindow* own = window_.find(rule_option(in_.rule));
     if (own != nullptr && in_.rule != KvRule::demand) {
       for (std::string& line : window_lines(*own)) lines_.push_back("  " + std::move(line));
       if (window_.fraction_of_any_kv) any_kv();
     }
-    for (std::string& line : other_windows(window_, option_of(in_.rule))) {
+    for (std::string& line : other_windows(window_, rule_option(in_.rule))) {
       lines_.push_back(std::move(line));
     }
     if (in_.rule == KvRule::static_fraction) sglang_auto();
@@ -302,14 +292,14 @@ class Refusal {
     for (const std::string_view name :
          {"mem-fraction-static", "gpu-memory-utilization", "kv-cache-bytes"}) {
       const OptionWindow* open = window_.open(name);
-      const bool is_own = in_.rule != KvRule::demand && name == option_of(in_.rule);
+      const bool is_own = in_.rule != KvRule::demand && name == rule_option(in_.rule);
       if (open == nullptr || (in_.rule == KvRule::demand && !is_own)) continue;
       if (!is_own && name == "gpu-memory-utilization") continue;  // one fraction is enough
       would_work.push_back(fmt::format("  --{} {}", name, window_range(*open)));
     }
     if (in_.rule != KvRule::demand && find_auto_choice(in_)) {
       would_work.push_back(
-          fmt::format("  no --{}: KV is then sized by demand", option_of(in_.rule)));
+          fmt::format("  no --{}: KV is then sized by demand", rule_option(in_.rule)));
     }
     if (in_.max_total_tokens) {
       if (const OptionWindow* open = window_.open("max-total-tokens")) {

@@ -57,7 +57,8 @@ OptionWindow two_sided_window(const FitInputs& in, const OptionRow& row, std::in
                               Set set) {
   OptionWindow window{.option = std::string(row.name)};
   window.binds_low = one_request(in);
-  window.binds_high = "context, graphs, activations and other buffers beside it";
+  window.binds_high = in.on_devices ? "context, graphs, activations and other buffers beside it"
+                                    : "activations and other buffers beside it";
   const std::int64_t first = ceil_div(row.min, step);
   const std::int64_t last = row.max / step;
   const auto fit = [&](std::int64_t units) { return fit_with(in, set, units * step); };

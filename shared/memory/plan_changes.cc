@@ -43,6 +43,12 @@ class Finder {
   Finder(const PlanQuestion& question, const PlanProblem& problem, const MemoryWindow& window)
       : question_(question), problem_(problem), window_(window) {}
 
+  // The windows that ranks on CPUs have are told of with the budget they depend on.
+  std::vector<std::string> find_on_cpu() {
+    kv_type();
+    return std::move(lines_);
+  }
+
   std::vector<std::string> find() {
     by_window("context-length", problem_.fit.context_length, &Options::context_length);
     by_window("max-running-requests", problem_.fit.max_running_requests,
@@ -66,9 +72,11 @@ class Finder {
   }
 
   // The largest value that fits, where the option was given and that is less.
-  void by_window(std::string_view name, const std::optional<std::int64_t>& given,
+  void by_window(std::string_view name, std::optional<std::int64_t> given,
                  std::optional<std::int64_t> Options::*field) {
     const OptionWindow* open = window_.open(name);
+    // One that is auto is lowered by itself, but not that far.
+    if (!given && name == "context-length") given = least_step().context_length;
     if (open == nullptr || !given || open->high >= *given) return;
     Options changed = options();
     changed.*field = open->high;
@@ -117,12 +125,12 @@ class Finder {
   }
 
   void kv_type() {
-    if (kv_row_bytes(problem_.kv_type, 1) < 2) return;
+    if (problem_.kv_type != KvType::f16 && problem_.kv_type != KvType::bf16) return;
     Options changed = options();
-    changed.kv_cache_dtype = "fp8";
+    changed.kv_cache_dtype = problem_.fit.on_devices ? "fp8" : "int8";
     const auto outcome = outcome_of(question_, changed);
     if (!outcome) return;
-    add("--kv-cache-dtype fp8", *outcome,
+    add("--kv-cache-dtype " + changed.kv_cache_dtype, *outcome,
         fmt::format("{} B a token instead of {}", grouped(outcome->kv_token_bytes),
                     grouped(problem_.fit.ranks.front().kv_token_bytes)));
   }
@@ -159,8 +167,8 @@ class Finder {
 
 std::vector<std::string> find_changes(const PlanQuestion& question, const PlanProblem& problem,
                                       const MemoryWindow& window) {
-  if (!problem.fit.on_devices) return {};
-  return Finder(question, problem, window).find();
+  Finder finder(question, problem, window);
+  return problem.fit.on_devices ? finder.find() : finder.find_on_cpu();
 }
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/memory/memory_window.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/memory/window_text.h"
 #include "shared/options/option_value.h"
@@ -21,6 +22,31 @@ NeediestRank neediest_rank(const FitInputs& in, const Fit& fit) {
     if (missing > neediest.missing) neediest = {i, bytes, missing};
   }
   return neediest;
+}
+
+const char* rule_option(KvRule rule) {
+  switch (rule) {
+    case KvRule::static_fraction:
+      return "mem-fraction-static";
+    case KvRule::utilization:
+      return "gpu-memory-utilization";
+    case KvRule::bytes:
+      return "kv-cache-bytes";
+    case KvRule::demand:
+      break;
+  }
+  return "max-total-tokens";
+}
+
+std::string rule_text(const OptionSet& options, KvRule rule) {
+  const std::string_view name = rule_option(rule);
+  return fmt::format("{} {}", name, option_text(options.values, *find_option(name)));
+}
+
+std::string direction(const MemoryWindow& window, KvRule rule, std::string_view word) {
+  const OptionWindow* own = window.find(rule_option(rule));
+  if (own == nullptr || !own->is_empty) return fmt::format("{} it", word);
+  return fmt::format("no value of {} works", rule_option(rule));
 }
 
 std::string option_line(const OptionSet& options, std::string_view name, std::string_view decided) {
@@ -75,10 +101,19 @@ std::vector<std::string> rule_arithmetic(const FitInputs& in, const RankShape& r
 
 std::vector<std::string> other_windows(const MemoryWindow& window, std::string_view without) {
   std::vector<std::string> lines;
+  std::vector<std::string> empty;
   for (const OptionWindow& option : window.options) {
-    if (option.is_empty || option.option == without) continue;
+    if (option.option == without) continue;
+    if (option.is_empty) {
+      empty.push_back("--" + option.option);
+      continue;
+    }
     lines.push_back(fmt::format("  window: --{} {} (low end: {}; high end: {})", option.option,
                                 window_range(option), option.binds_low, option.binds_high));
+  }
+  if (!empty.empty()) {
+    lines.push_back(
+        fmt::format("  empty windows, no value alone is enough: {}", join(empty, ", ")));
   }
   return lines;
 }

@@ -28,6 +28,11 @@ struct NeediestRank {
   Bytes missing = 0;  // beyond its budget
 };
 NeediestRank neediest_rank(const FitInputs& in, const Fit& fit);
+// The option that says how much KV there is: "mem-fraction-static"; with its value; and what to do
+// with it, "raise it", unless no value of it works.
+const char* rule_option(KvRule rule);
+std::string rule_text(const OptionSet& options, KvRule rule);
+std::string direction(const MemoryWindow& window, KvRule rule, std::string_view word);
 // "  device-memory = 64MiB (flag --device-memory)".
 std::string option_line(const OptionSet& options, std::string_view name, std::string_view decided);
 // "weights 72.29 GiB + graphs 1.20 GiB + ...".

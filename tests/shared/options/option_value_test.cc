@@ -28,6 +28,14 @@ TEST(OptionValue, SaysWhatIsAllowed) {
   EXPECT_NE(mistake("model", "a\xff"), "");
 }
 
+TEST(OptionValue, ANumberThatCanOnlyBeBytesNeedsNoUnit) {
+  Options options;
+  EXPECT_TRUE(set_option(options, *find_option("kv-cache-bytes"), "10737418240"));
+  EXPECT_EQ(options.kv_cache_bytes, 10 * kGiB);
+  EXPECT_NE(mistake("kv-cache-bytes", "1023"), "");
+  EXPECT_NE(mistake("kv-cache-bytes", "2048.5"), "");
+}
+
 TEST(OptionValue, CountsRefuseSignsSpacesAndOverflow) {
   for (const char* text : {"+1", " 1", "1 ", "1.0", "1e3", "0x10", "", "99999999999999999999"}) {
     EXPECT_NE(mistake("tp", text), "") << text;
