@@ -119,7 +119,7 @@ void Cohort::hello(const std::string& peer, const Hello& hello, TimePoint now, A
   // has had it ignores.
   const bool is_ready = worker.state == WorkerState::ready;
   if (state_ == CohortState::warming && !is_ready) {
-    out.emplace_back(Send{peer, Commit{kv_blocks_}});
+    out.emplace_back(Send{peer, Commit{kv_blocks_, context_length_}});
   }
   if (state_ == CohortState::draining && !was_killed_) {  // whoever drains it has the deadline
     out.emplace_back(Send{peer, Drain{options().shutdown_timeout.count()}});
@@ -127,14 +127,31 @@ void Cohort::hello(const std::string& peer, const Hello& hello, TimePoint now, A
   const bool may_lack_load =
       worker.state == WorkerState::hello || worker.state == WorkerState::planned;
   if (state_ != CohortState::loading || !may_lack_load) return;
+  if (!holds_) send_load(hello.rank, out);
+}
+
+void Cohort::send_load(std::int64_t rank, Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
   worker.state = WorkerState::planned;
   Load load;
   load.options = setup_.plan->options_json;
   load.plan = setup_.plan->plan_json;
   load.replica = setup_.index;
-  load.rank = hello.rank;
-  if (hello.rank == 0) load.request_endpoint = endpoint_;
-  out.emplace_back(Send{peer, std::move(load)});
+  load.rank = rank;
+  if (rank == 0) load.request_endpoint = endpoint_;
+  out.emplace_back(Send{worker.peer, std::move(load)});
+}
+
+void Cohort::release(TimePoint now, Actions& out) {
+  holds_ = false;
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    Worker& worker = workers_[rank];
+    const bool waits = state_ == CohortState::loading && worker.is_alive &&
+                       worker.state == WorkerState::hello && !worker.peer.empty();
+    if (!waits) continue;
+    worker.last_sign = now;
+    send_load(static_cast<std::int64_t>(rank), out);
+  }
 }
 
 void Cohort::loaded(Worker& worker, const Loaded& loaded) {
@@ -148,12 +165,13 @@ bool Cohort::awaits_commit() const {
          std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.is_loaded; });
 }
 
-void Cohort::commit(Blocks kv_blocks, TimePoint now, Actions& out) {
+void Cohort::commit(Blocks kv_blocks, Tokens context_length, TimePoint now, Actions& out) {
   CHECK(awaits_commit());
   state_ = CohortState::warming;
   kv_blocks_ = kv_blocks;
+  context_length_ = context_length;
   for (Worker& worker : workers_) worker.last_sign = now;
-  send_all(Commit{kv_blocks}, out);
+  send_all(Commit{kv_blocks, context_length}, out);
 }
 
 void Cohort::refuse(const Error& error, TimePoint now, Actions& out) {

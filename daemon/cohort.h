@@ -80,6 +80,9 @@ class Cohort {
   void child_dying(std::int64_t rank, TimePoint now, Actions& out);
   void child_exited(std::int64_t rank, const Ending& ending, TimePoint now, Actions& out);
   void hello(const std::string& peer, const Hello& hello, TimePoint now, Actions& out);
+  // Ranks that say hello wait for their Load, until released.
+  void hold() { holds_ = true; }
+  void release(TimePoint now, Actions& out);
   void said(std::int64_t rank, const Message& message, TimePoint now, Actions& out);
   // Where each rank is now.
   void note_marks(std::vector<RankMark> marks) { marks_ = std::move(marks); }
@@ -87,7 +90,7 @@ class Cohort {
 
   // All ranks have loaded and wait to be told how much KV they have.
   bool awaits_commit() const;
-  void commit(Blocks kv_blocks, TimePoint now, Actions& out);
+  void commit(Blocks kv_blocks, Tokens context_length, TimePoint now, Actions& out);
   // Or that they can't have what they need.
   void refuse(const Error& error, TimePoint now, Actions& out);
 
@@ -132,6 +135,7 @@ class Cohort {
   void fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePoint now, Actions& out);
   void loaded(Worker& worker, const Loaded& loaded);
   void pong(const Pong& pong, TimePoint now);
+  void send_load(std::int64_t rank, Actions& out);
   bool is_awaited(const Worker& worker) const;
   bool is_mute() const;
   void settle(TimePoint now, Actions& out);
@@ -155,7 +159,9 @@ class Cohort {
   Duration started_in_{0};
   std::string endpoint_;
   Blocks kv_blocks_ = 0;
+  Tokens context_length_ = 0;  // committed with them
   bool is_ended_ = false;
+  bool holds_ = false;
   std::int64_t ping_sequence_ = 0;
   TimePoint ping_at_;    // when the next one is due
   TimePoint kill_at_;    // while dying

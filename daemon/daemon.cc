@@ -18,6 +18,7 @@
 #include "daemon/planner.h"
 #include "daemon/status_report.h"
 #include "shared/base/file.h"
+#include "shared/base/kept_line.h"
 #include "shared/control/endpoints.h"
 #include "shared/options/folders.h"
 
@@ -185,7 +186,9 @@ void Daemon::take_output() {
 
 void Daemon::write_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
-    (void)std::fprintf(stderr, "%s\n", line.c_str());  // without a terminal, the file has it
+    const bool is_kept_only = line.find(fmt::format(": {}", kKeptOnly)) != std::string::npos;
+    // Without a terminal, the file has it.
+    if (!is_kept_only) (void)std::fprintf(stderr, "%s\n", line.c_str());
     parts_.log_file.line(line);
   }
 }

@@ -182,6 +182,7 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
         out.emplace_back(Send{peer, Drain{left.count(), is_followed_}});
       }
     } else {
+      confirm(*words, out);
       cohort_of(*child)->hello(peer, *words, now, out);
     }
     return settle(now, out);

@@ -80,6 +80,11 @@ class Deployment {
   // How long nobody would be served on the path hold: what runs, and a start.
   Duration hold_estimate() const;
 
+  // A rank has found less memory than it was planned with: MakePlan was asked for, once, and this
+  // is to be its answer. Nothing has been loaded yet.
+  bool awaits_plan() const { return confirmation_ == Confirmation::asked; }
+  void replanned(const Result<LaunchPlan>& plan, TimePoint now, Actions& out);
+
   DeploymentState state() const { return state_; }
   bool has_served() const { return has_served_; }
   const std::optional<Error>& failure() const { return failure_; }
@@ -97,6 +102,7 @@ class Deployment {
 
  private:
   enum class StopPhase { none, router, workers, terminated, killed };
+  enum class Confirmation { none, asked, done };
   struct PlanInUse {
     LaunchPlan plan;
     std::optional<Blocks> kv_blocks = {};  // of each rank, once its first replicas have committed
@@ -155,6 +161,8 @@ class Deployment {
   bool check_failed(TimePoint now, Actions& out);
   bool commit_loaded(TimePoint now, Actions& out);
   bool commit_loaded(PlanInUse& use, TimePoint now, Actions& out);
+  void confirm(const Hello& hello, Actions& out);
+  void settle_context(PlanInUse& use, Tokens context_length, Actions& out);
   void compare_ready(Actions& out);
   void report(std::vector<Drift> drifts, Actions& out);
   void restart_due(TimePoint now, Actions& out);
@@ -176,6 +184,7 @@ class Deployment {
   RouterChild router_;
   std::map<std::string, ChildId> peers_;
   DeploymentState state_ = DeploymentState::planned;
+  Confirmation confirmation_ = Confirmation::none;
   std::optional<Error> failure_;
   bool has_served_ = false;
   std::int64_t probe_sequence_ = 0;

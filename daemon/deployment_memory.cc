@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "daemon/deployment.h"
+#include "shared/base/check.h"
 
 namespace plimsoll {
 namespace {
@@ -21,7 +24,43 @@ void add_measured(const Cohort& cohort, std::vector<RankMeasured>& ranks) {
   }
 }
 
+// Beside what a process that says hello has taken already.
+Bytes still_needed(const MemoryPlan& plan) {
+  Bytes needed = 0;
+  for (const RankPlan& rank : plan.ranks) needed += rank.total() - rank.bytes(Term::process);
+  return needed;
+}
+
 }  // namespace
+
+// The first word of the first rank, before anything is loaded: what was available when the plan was
+// made may be gone. CPU ranks share the machine's memory, so one of them knows for all.
+void Deployment::confirm(const Hello& hello, Actions& out) {
+  if (confirmation_ != Confirmation::none) return;
+  const Bytes needed = still_needed(plan().memory);
+  if (plan().memory.devices != "cpu" || hello.free == 0 || hello.free >= needed) {
+    confirmation_ = Confirmation::done;
+    return;
+  }
+  confirmation_ = Confirmation::asked;
+  for (Cohort& cohort : cohorts_) cohort.hold();
+  out.emplace_back(Log{LogLevel::warning,
+                       fmt::format("{} are available now, and {} were planned: planning once more "
+                                   "before anything is loaded",
+                                   format_bytes(hello.free), format_bytes(needed))});
+  out.emplace_back(MakePlan{plan().options});
+}
+
+void Deployment::replanned(const Result<LaunchPlan>& plan, TimePoint now, Actions& out) {
+  CHECK(awaits_plan());
+  confirmation_ = Confirmation::done;
+  if (!plan) return fail(plan.error(), now, out);
+  if (plan->refusal) return fail(*plan->refusal, now, out);
+  plans_.front().plan = *plan;
+  use_router_plan(plans_.front(), out);
+  for (Cohort& cohort : cohorts_) cohort.release(now, out);
+  settle(now, out);
+}
 
 // The second phase: what was planned against what the ranks measured. The first time, when all
 // replicas have loaded, so that all get the same; a replica that starts again gets no more than the
@@ -52,15 +91,29 @@ bool Deployment::commit_loaded(PlanInUse& use, TimePoint now, Actions& out) {
     return true;
   }
   if (result.shrunk) out.emplace_back(Log{LogLevel::warning, *result.shrunk});
-  if (!use.kv_blocks && !result.refusal) use.kv_blocks = result.kv_blocks;
+  if (!use.kv_blocks && !result.refusal) {
+    use.kv_blocks = result.kv_blocks;
+    settle_context(use, result.context_length, out);
+  }
   for (Cohort* cohort : waiting) {
     if (result.refusal) {
       cohort->refuse(*result.refusal, now, out);
     } else {
-      cohort->commit(result.kv_blocks, now, out);
+      cohort->commit(result.kv_blocks, use.plan.memory.decisions.context_length, now, out);
     }
   }
   return false;
+}
+
+// What requests are let in for from here on: it is lowered no further, since they may be as long.
+void Deployment::settle_context(PlanInUse& use, Tokens context_length, Actions& out) {
+  PlanDecisions& decisions = use.plan.memory.decisions;
+  decisions.context_length_min = 0;
+  if (context_length >= decisions.context_length) return;
+  decisions.context_length = context_length;
+  use.plan.context_length = context_length;
+  // While it changes, the router keeps to what fits both.
+  if (context_length <= plan().context_length) use_router_plan(use, out);
 }
 
 // What came with the first step (lazily made buffers, graphs) is too late for KV, not for a word.

@@ -71,11 +71,7 @@ bool fits_alone(Machine machine, const OptionSet& options) {
 }
 
 Bytes available_bytes(const Machine& machine) {
-  if (machine.devices.empty()) {
-    const Bytes left = machine.cgroup_limit - machine.cgroup_used;
-    return machine.cgroup_limit > 0 ? std::min(machine.memory_available, left)
-                                    : machine.memory_available;
-  }
+  if (machine.devices.empty()) return machine.memory_left();
   Bytes sum = 0;
   for (const Device& device : machine.devices) sum += device.memory_free;
   return sum;
@@ -148,8 +144,9 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
         is_description(model) ? models.model.name : std::filesystem::path(model).stem().string();
   }
   for (const RankPlan& rank : plan.ranks) {
-    launch.rank_bytes.push_back(rank.total());
-    launch.weight_bytes.push_back(rank.bytes(Term::weights));
+    // Alone; how much of it is shared with whom changes with every move of replicas.
+    launch.rank_bytes.push_back(rank.total() - rank.bytes(Term::weights) + rank.packed_weights());
+    launch.weight_bytes.push_back(rank.packed_weights());
   }
   launch.notes = plan.decisions.notes;
   return launch;

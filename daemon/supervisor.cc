@@ -109,6 +109,14 @@ void Supervisor::on(const Begin&, TimePoint now) {
 }
 
 void Supervisor::on(const Planned& event, TimePoint now) {
+  if (deployment_ && deployment_->awaits_plan()) {
+    if (event.plan && !event.plan->refusal) {
+      operation_.plan = *event.plan;
+      record_.plan = event.plan->plan_json;
+      write_record();
+    }
+    return deployment_->replanned(event.plan, now, out_);
+  }
   if (operation_.kind == OperationKind::none || is_exiting_) return;
   const bool is_refused = event.plan && event.plan->refusal;
   if (!event.plan || is_refused) {

@@ -48,7 +48,7 @@ int WeightStore::block_of(const LaunchPlan& plan, std::int64_t replica, std::int
   drop(rank);
   while (!blocks_.empty() && blocks_.rbegin()->first >= plan.tp) drop(blocks_.rbegin()->first);
   Result<UniqueFd> made =
-      SealedBlock::create(fmt::format("plimsoll-weights-{}", rank), wanted.bytes(Term::weights));
+      SealedBlock::create(fmt::format("plimsoll-weights-{}", rank), wanted.packed_weights());
   if (!made) return -1;
   const Block& block = blocks_[rank] = {*label, std::move(*made)};
   (void)service_.store(stored_name(rank).c_str(), block.fd.get());

@@ -82,14 +82,17 @@ Result<Arena> Arena::create(const RankPlan& plan, std::span<std::byte> weights) 
   Arena arena;
   Bytes total = 0;
   const auto is_there = [&](Term term) { return term == Term::weights && !weights.empty(); };
+  const auto size_of = [&](Term term) {
+    return term == Term::weights ? plan.packed_weights() : plan.bytes(term);
+  };
   for (const Term term : kArenaTerms) {
-    if (!is_there(term)) total += round_up(plan.bytes(term), kRegionAlignment);
+    if (!is_there(term)) total += round_up(size_of(term), kRegionAlignment);
   }
   arena.memory_ = TRY(MappedMemory::create(
       {.bytes = total, .huge_pages = true, .purpose = "the weights and buffers of the plan"}));
   std::span<std::byte> rest = arena.memory_.bytes();
   for (const Term term : kArenaTerms) {
-    const Bytes bytes = plan.bytes(term);
+    const Bytes bytes = size_of(term);
     if (is_there(term)) {
       CHECK(std::ssize(weights) == bytes);
       arena.regions_.push_back({term, bytes, weights, 0});

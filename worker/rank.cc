@@ -50,7 +50,7 @@ Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
 // Weights that cannot be kept are packed all the same.
 Status Rank::open_kept_weights(const std::function<void(const LoadProgress&)>& progress) {
   if (!setup_.kept_weights) return {};
-  const Bytes bytes = setup_.plan.bytes(Term::weights);
+  const Bytes bytes = setup_.plan.packed_weights();
   const Result<std::string> label = weight_label(setup_.model_path, setup_.plan);
   if (!label) return label.error();
   while (!kept_weights_) {
@@ -99,6 +99,10 @@ Measured Rank::measure() const {
   if (simulated_ != nullptr) return simulated_->measure();
   Measured measured;
   for (const Term term : kArenaTerms) measured.terms[term_name(term)] = arena_.taken(term);
+  // Its part of what all replicas map, whether or not they do yet; all of it where it packed alone.
+  const std::int64_t sharers = kept_weights_ ? setup_.plan.weight_sharers : 1;
+  const Bytes own_weights = ceil_div(arena_.taken(Term::weights), sharers);
+  measured.terms[term_name(Term::weights)] = own_weights;
   measured.source = kPssSource;
   const Bytes block = engine_->cache().block_bytes();
   measured.kv_committed = engine_->cache().blocks * block;
@@ -110,18 +114,15 @@ Measured Rank::measure() const {
       kept_weights_ ? proportional_bytes(kept_weights_->bytes()) : Result<Bytes>(Bytes{0});
   if (process && in_arena && in_kv && in_kept) {
     measured.resident = process->total;
+    if (kept_weights_) measured.resident += own_weights - *in_kept;
     measured.terms[term_name(Term::collective)] =
         std::max(process->shared - *in_kept, setup_.shared_memory);
     measured.terms[term_name(Term::process)] =
         std::max<Bytes>(process->total - process->shared - *in_arena - *in_kv, 0);
   }
   if (const Result<Machine> machine = query_machine()) {
-    measured.free = machine->memory_available;
-    if (machine->cgroup_limit > 0) {
-      measured.cgroup = machine->cgroup_used;
-      measured.free = std::min(*measured.free,
-                               std::max<Bytes>(0, machine->cgroup_limit - machine->cgroup_used));
-    }
+    measured.free = machine->memory_left();
+    if (machine->cgroup_limit > 0) measured.cgroup = machine->cgroup_used;
   }
   return measured;
 }

@@ -15,17 +15,18 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/host_runtime.h"
+#include "shared/base/kept_line.h"
 #include "shared/base/log.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
 #include "shared/control/channel.h"
-#include "shared/memory/memory_report.h"
-#include "shared/memory/memory_terms.h"
+#include "shared/machine/device_query.h"
 #include "shared/memory/step_message.h"
 #include "worker/collective/shm_collective.h"
 #include "worker/crash_handler.h"
 #include "worker/follower.h"
 #include "worker/leader.h"
+#include "worker/ledger_lines.h"
 #include "worker/placement.h"
 #include "worker/rank.h"
 #include "worker/worker_setup.h"
@@ -65,7 +66,6 @@ class Worker {
   Status wait_for_weights();
   bool has_peers() const { return launched_.shards.ranks.size() > 1; }
   void mark(Activity activity) const;
-  void log_ledger(Blocks kv_blocks) const;
   Status commit();
   Status start_leader(const StepLimits& limits);
   Status start_follower(const StepLimits& limits);
@@ -109,6 +109,7 @@ Status Worker::run() {
   hello_.replica = arguments_.replica;
   hello_.rank = arguments_.rank;
   hello_.device = fmt::format("cpu {}", cpu_path_name(best_cpu_path()));
+  if (const Result<Machine> machine = query_machine()) hello_.free = machine->memory_left();
   (void)control_.take_break();  // from here on it is watched
   TRY(control_.send(hello_));
   const Load launch = TRY(await<Load>("Load"));
@@ -263,32 +264,24 @@ void Worker::report(const LoadProgress& progress) {
   say(Progress{.phase = "loading", .done = progress.done, .total = progress.total});
 }
 
-// Each row of the plan as `plimsoll plan --explain` prints it, beside what it has come to.
-void Worker::log_ledger(Blocks kv_blocks) const {
-  const Measured measured = rank_->measure();
-  for (const PlanRow& row : launched_.plan.rows) {
-    const auto found = measured.terms.find(std::string_view(term_name(row.term)));
-    std::string came_to = found == measured.terms.end()
-                              ? std::string()
-                              : fmt::format("; measured {} B", grouped(found->second));
-    if (row.term == Term::kv) {
-      came_to = fmt::format("; committed {} of {} blocks = {} B", grouped(kv_blocks),
-                            grouped(launched_.kv_blocks), grouped(measured.kv_committed));
-    }
-    LOG_DEBUG("{}{}", row_line(row), came_to);
-  }
-}
-
 Status Worker::commit() {
   const Commit committed = TRY(await<Commit>("Commit"));
   if (committed.kv_blocks < 1 || committed.kv_blocks > launched_.kv_blocks) {
     return internal_error(fmt::format("told to make {} KV blocks; the plan has {}",
                                       committed.kv_blocks, launched_.kv_blocks));
   }
+  if (committed.context_length < 1 || committed.context_length > launched_.limits.context_length) {
+    return internal_error(fmt::format("told to take requests of {} tokens; the plan has {}",
+                                      committed.context_length, launched_.limits.context_length));
+  }
+  launched_.limits.context_length = committed.context_length;
   TRY(rank_->engine().allocate_kv({.blocks = committed.kv_blocks,
                                    .sequences_max = launched_.running_requests_max,
                                    .prefault = launched_.options.kv_prefault == "on"}));
-  log_ledger(committed.kv_blocks);
+  for (const std::string& line :
+       ledger_lines(launched_.plan, rank_->measure(), launched_.kv_blocks, committed.kv_blocks)) {
+    LOG_INFO("{}{}", kKeptOnly, line);
+  }
   mark(Activity::warming);
   say(Progress{.phase = "warming", .done = 0, .total = 1});
   const StepLimits& limits = rank_->engine().step_limits();

@@ -25,6 +25,6 @@ constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t by) {
 }
 
 std::string format_bytes(Bytes bytes);             // "1.25 GiB", "96.2 MiB", "512 B"
-Result<Bytes> parse_bytes(std::string_view text);  // "16GiB", "512MiB", "1.5G", "1024B", "1024"
+Result<Bytes> parse_bytes(std::string_view text);  // "16GiB", "512MiB", "1.5G", "1024B"
 
 }  // namespace plimsoll

@@ -25,11 +25,12 @@ struct Hello {
   std::int64_t pid = 0;
   std::int64_t replica = 0;
   std::int64_t rank = 0;
-  std::string device;  // "cpu avx512-vnni"
+  std::string device;     // "cpu avx512-vnni"
+  std::int64_t free = 0;  // bytes that a worker finds available; 0: not said
   template <typename V>
   void fields(V& v) {
     v("role", role), v("version", version), v("instance", instance), v("pid", pid);
-    v("replica", replica), v("rank", rank), v("device", device);
+    v("replica", replica), v("rank", rank), v("device", device), v("free", free);
   }
 };
 
@@ -68,9 +69,10 @@ struct Loaded {
 
 struct Commit {
   std::int64_t kv_blocks = 0;
+  std::int64_t context_length = 0;  // at most the plan's
   template <typename V>
   void fields(V& v) {
-    v("kv_blocks", kv_blocks);
+    v("kv_blocks", kv_blocks), v("context_length", context_length);
   }
 };
 

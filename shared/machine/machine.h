@@ -1,6 +1,7 @@
 // Machine: what the planner knows of the computer: plain data, made by device_query or a test.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -70,6 +71,12 @@ struct Machine {
   std::vector<Device> devices;  // that ranks run on, one each; empty: ranks run on the CPU
   DeviceLink link = DeviceLink::pcie;
   std::vector<LearnedTerm> learned;
+
+  // For processes of this control group, whichever of the two has less.
+  Bytes memory_left() const {
+    if (cgroup_limit <= 0) return memory_available;
+    return std::min(memory_available, std::max<Bytes>(0, cgroup_limit - cgroup_used));
+  }
 };
 
 }  // namespace plimsoll

@@ -45,8 +45,6 @@ Tokens context_ceiling(const FitInputs& in) {
   return std::max<Tokens>(1, std::min(in.model->context_length, whole));
 }
 
-Tokens context_floor(const FitInputs& in) { return std::min(kContextFloor, context_ceiling(in)); }
-
 struct KvNeed {
   Blocks wanted = 0;  // how many there will be, where they fit
   Blocks needed = 0;  // that must fit
@@ -122,6 +120,8 @@ Fit decide_with_step(const FitInputs& in) {
 }
 
 }  // namespace
+
+Tokens context_floor(const FitInputs& in) { return std::min(kContextFloor, context_ceiling(in)); }
 
 Blocks blocks_of_tokens(Tokens tokens) { return ceil_div(tokens, kKvBlockTokens); }
 

@@ -85,6 +85,8 @@ Fit least_fit(const FitInputs& in);
 Bytes rank_bytes(const FitInputs& in, const RankShape& rank, const Fit& fit);
 
 StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t requests);
+// Below which an undecided context is not lowered.
+Tokens context_floor(const FitInputs& in);
 Blocks blocks_of_tokens(Tokens tokens);  // rounded up
 // That the ring between several ranks can carry in one step; no bound for one rank.
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step);

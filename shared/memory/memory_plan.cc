@@ -141,6 +141,8 @@ void place_rank(const PlanProblem& problem, std::size_t index, RankPlan& rank) {
   rank.threads = place.threads;
   rank.numa_node = place.numa_node;
   rank.budget = problem.fit.ranks[problem.case_of[index]].budget;
+  rank.weight_sharers = problem.fit.ranks[problem.case_of[index]].weight_sharers;
+  rank.shared_weights = problem.fit.ranks[problem.case_of[index]].shared_weights;
   if (!problem.fit.on_devices) return;
   const Device& device = problem.devices[index];
   rank.budget = problem.device_budgets[index].limit;
@@ -239,6 +241,10 @@ Bytes RankPlan::bytes(Term term) const {
   return sum;
 }
 
+Bytes RankPlan::packed_weights() const {
+  return weight_sharers > 1 ? shared_weights : bytes(Term::weights);
+}
+
 Bytes RankPlan::total() const {
   Bytes sum = 0;
   for (const PlanRow& row : rows) sum += row.bytes;
@@ -254,14 +260,16 @@ Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
   plan.dp = options.values.dp;
   plan.devices = device_kind(machine);
   plan.machine = machine.name;
-  plan.decisions = {.context_length = fit.step.context_length,
-                    .max_running_requests = fit.step.max_running_requests,
-                    .step_tokens_max = fit.step.step_tokens_max,
-                    .logit_rows_max = fit.step.logit_rows_max,
-                    .cuda_graph_max_bs = fit.step.cuda_graph_max_bs,
-                    .kv_blocks = fit.kv_blocks,
-                    .kv_type = problem.kv_type,
-                    .notes = {}};
+  plan.decisions = {
+      .context_length = fit.step.context_length,
+      .context_length_min = problem.fit.context_length ? 0 : context_floor(problem.fit),
+      .max_running_requests = fit.step.max_running_requests,
+      .step_tokens_max = fit.step.step_tokens_max,
+      .logit_rows_max = fit.step.logit_rows_max,
+      .cuda_graph_max_bs = fit.step.cuda_graph_max_bs,
+      .kv_blocks = fit.kv_blocks,
+      .kv_type = problem.kv_type,
+      .notes = {}};
   plan.assumptions = model.assumptions;
   plan.kv = kv_figures(problem, fit);
   add_ranks(problem, fit, plan);

@@ -70,13 +70,19 @@ struct RankPlan {
   Bytes free_before_weights = 0;  // with context and communicators up
   Bytes budget = 0;               // of this rank
   std::vector<PlanRow> rows;      // KV last; the sum is at most the budget in a plan that fits
+  // As many replicas' ranks map the same packed weights, of so many bytes; the row has this one's
+  // part of them. Without sharers the row has all.
+  std::int64_t weight_sharers = 1;
+  Bytes shared_weights = 0;
   Bytes bytes(Term term) const;
+  Bytes packed_weights() const;  // whole, however many share them
   Bytes total() const;
 };
 
 // What the options left to `auto`, decided.
 struct PlanDecisions {
   Tokens context_length = 0;
+  Tokens context_length_min = 0;  // what the launch may still lower it to; 0: it was given
   std::int64_t max_running_requests = 0;
   Tokens step_tokens_max = 0;  // rows of one step (chunked prefill's upper bound)
   std::int64_t logit_rows_max = 0;

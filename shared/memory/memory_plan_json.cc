@@ -46,6 +46,8 @@ Json rank_to_json(const RankPlan& rank) {
                        {"vocab", range_to_json(rank.shard.vocab)},
                        {"cpus", std::move(cpus)},
                        {"threads", rank.threads},
+                       {"weight_sharers", rank.weight_sharers},
+                       {"shared_weights", rank.shared_weights},
                        {"numa_node", rank.numa_node},
                        {"expert_ffn", range_to_json(rank.shard.expert_ffn)},
                        {"shared_ffn", range_to_json(rank.shard.shared_ffn)},
@@ -122,6 +124,10 @@ class Reader {
       if (!status && !error_) error_ = status.error();
     }
   }
+  // What records of earlier versions lack.
+  void read_optional(std::string_view name, std::int64_t& value) {
+    if (optional(name) != nullptr) read(name, value);
+  }
   const Json* optional(std::string_view name) const {
     const Json* found = object_.find(name);
     return found == nullptr || found->is_null() ? nullptr : found;
@@ -171,6 +177,8 @@ Status read_rank(const Json& json, MemoryPlan& plan) {
     return {};
   });
   in.read("threads", rank.threads);
+  in.read_optional("weight_sharers", rank.weight_sharers);
+  in.read_optional("shared_weights", rank.shared_weights);
   in.read("numa_node", rank.numa_node);
   in.read("expert_ffn", rank.shard.expert_ffn);
   in.read("shared_ffn", rank.shard.shared_ffn);
@@ -194,6 +202,7 @@ Status read_string(const Json& json, std::vector<std::string>& into) {
 Status read_decisions(const Json& json, PlanDecisions& decisions) {
   Reader in(json, "decisions.");
   in.read("context_length", decisions.context_length);
+  in.read_optional("context_length_min", decisions.context_length_min);
   in.read("max_running_requests", decisions.max_running_requests);
   in.read("step_tokens_max", decisions.step_tokens_max);
   in.read("logit_rows_max", decisions.logit_rows_max);
@@ -270,6 +279,7 @@ Json memory_plan_to_json(const MemoryPlan& plan) {
        {"budget_total", plan.budget_total},
        {"budget_source", plan.budget_source},
        {"decisions", Json::object({{"context_length", decided.context_length},
+                                   {"context_length_min", decided.context_length_min},
                                    {"max_running_requests", decided.max_running_requests},
                                    {"step_tokens_max", decided.step_tokens_max},
                                    {"logit_rows_max", decided.logit_rows_max},

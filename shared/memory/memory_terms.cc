@@ -89,6 +89,14 @@ Bytes host_cuda_scratch(const TermInputs& in) {
          kCudaPieces * kCudaAlignment;
 }
 
+std::string weights_formula(const TermInputs& in) {
+  const std::string whole = "every matrix of this rank as packed, norms as f32";
+  const std::int64_t sharers = in.rank.weight_sharers;
+  if (sharers == 1) return whole;
+  return fmt::format("{}: {}, shared by {} replicas", whole, format_bytes(in.rank.shared_weights),
+                     sharers);
+}
+
 std::string tables_formula(const TermInputs& in) {
   return fmt::format("{} positions x {} x 4 B (rope) + {} requests x {} blocks x 4 B",
                      grouped(in.step.context_length), in.model.rope_dim * rope_tables(in) / 2,
@@ -139,7 +147,8 @@ std::string collective_formula(const TermInputs& in) {
 }
 
 Bytes bare_process_bytes(const TermInputs& in) {
-  return aligned(kHeapBytes + kOwnProgramBytes + kSharedProgramBytes / in.tp);
+  const std::int64_t processes = in.tp * in.rank.weight_sharers;
+  return aligned(kHeapBytes + kOwnProgramBytes + kSharedProgramBytes / processes);
 }
 
 std::string process_formula(const TermInputs& in) {
@@ -205,7 +214,7 @@ TermBytes cpu_term_bytes(const TermInputs& in) {
 std::string cpu_term_formula(const TermInputs& in, Term term) {
   switch (term) {
     case Term::weights:
-      return "every matrix of this rank as packed, norms as f32";
+      return weights_formula(in);
     case Term::tables:
       return tables_formula(in);
     case Term::activations:

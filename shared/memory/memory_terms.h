@@ -31,7 +31,9 @@ struct StepShape {
 // One rank; or several that differ in nothing that the plan counts.
 struct RankShape {
   RankShard shard;
-  Bytes weights = 0;  // of the text model; CPU: rank_weights(...).bytes()
+  Bytes weights = 0;  // of the text model; CPU: rank_weights(...).bytes(), over the sharers
+  std::int64_t weight_sharers = 1;  // as of RankPlan
+  Bytes shared_weights = 0;
   std::int64_t threads = 1;
   bool leader = true;         // rank 0: it gathers logits and samples
   std::int64_t index = 0;     // of the first such rank, of all replicas'

@@ -1,6 +1,7 @@
 #include "shared/memory/plan_problem.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <optional>
@@ -90,6 +91,10 @@ std::optional<Term> term_of(std::string_view name) {
   return std::nullopt;
 }
 
+constexpr std::array<Term, 8> kCpuTerms = {Term::weights,   Term::tables, Term::activations,
+                                           Term::workspace, Term::logits, Term::collective,
+                                           Term::process,   Term::kv};
+
 // Figures beside the terms' own.
 struct Assumed {
   std::optional<Bytes> free;
@@ -139,11 +144,38 @@ void take_kv_rule(const Options& options, FitInputs& fit) {
   }
 }
 
+// Terms that only ranks on devices have, and what only a device has.
+Status check_cpu_assumptions(const FitInputs& fit, const Assumed& assumed) {
+  if (assumed.total) {
+    return invalid("assume: total is of a device, and these ranks are on CPUs; free is theirs too");
+  }
+  for (const Override& figure : fit.overrides) {
+    const bool is_cpu_term = std::ranges::find(kCpuTerms, figure.term) != kCpuTerms.end();
+    if (is_cpu_term || figure.trust != Trust::assumed) continue;
+    return invalid(
+        fmt::format("assume: ranks on CPUs have no {}; what a device would take is "
+                    "planned with --machine FILE or --devices simulated:SIZE",
+                    term_name(figure.term)));
+  }
+  return {};
+}
+
 // --- CPU ranks -------------------------------------------------------------------------------
 
 Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Options& options,
                      const Assumed& assumed, PlanProblem& problem) {
+  TRY(check_cpu_assumptions(problem.fit, assumed));
   problem.budget = decide_budget(machine, options);
+  if (assumed.free) {
+    problem.budget.per_rank = problem.budget.per_rank_max = *assumed.free;
+    problem.budget.available = *assumed.free * options.tp * options.dp;
+    problem.budget.available_source = problem.budget.source = "--assume free";
+    problem.budget.note.reset();
+    if (options.device_memory) {
+      problem.budget.per_rank = std::min(*options.device_memory, *assumed.free);
+      problem.budget.source = "--device-memory";
+    }
+  }
   Bytes budget = problem.budget.per_rank;
   const bool by_rule = problem.fit.rule != KvRule::demand && !options.device_memory;
   if (by_rule) {  // whoever says how much does not want half of it
@@ -152,11 +184,20 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
     problem.budget.source = problem.budget.available_source;
   }
   const DeviceChoice choice = TRY(parse_device_choice(options.devices));
+  // The same rank of every replica maps the same packed weights, which the daemon holds.
+  const bool is_shared = choice.kind != DeviceKind::cuda_host &&
+                         std::ranges::none_of(problem.fit.overrides, [](const Override& figure) {
+                           return figure.term == Term::weights;
+                         });
+  const std::int64_t sharers = is_shared ? options.dp : 1;
   for (const RankShard& shard : problem.shards.ranks) {
     const bool is_leader = problem.fit.ranks.empty();
+    const Bytes packed = rank_weights(model, shard).bytes();
     problem.fit.ranks.push_back(
         {.shard = shard,
-         .weights = rank_weights(model, shard).bytes(),
+         .weights = ceil_div(packed, sharers),
+         .weight_sharers = sharers,
+         .shared_weights = sharers > 1 ? packed : 0,
          .threads = problem.places.front().threads,
          .leader = is_leader,
          .index = std::ssize(problem.fit.ranks),
@@ -167,7 +208,7 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
   }
   const std::size_t ranks = problem.places.size();
   for (std::size_t i = 0; i < ranks; ++i) problem.case_of.push_back(i % problem.fit.ranks.size());
-  problem.fit.free_before_weights = assumed.free.value_or(budget);
+  problem.fit.free_before_weights = budget;
   return {};
 }
 

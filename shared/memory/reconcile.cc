@@ -227,18 +227,26 @@ Reconciled reconcile(const MemoryPlan& plan, std::span<const RankMeasured> ranks
       accounts.push_back(account_of(plan, planned, rank.measured));
     }
   }
-  Reconciled result{.kv_blocks = kv_blocks_max, .drifts = find_drifts(accounts)};
+  const Tokens context = plan.decisions.context_length;
+  Reconciled result{
+      .kv_blocks = kv_blocks_max, .context_length = context, .drifts = find_drifts(accounts)};
   const Room room = tightest_room(accounts);
   if (room.rank == nullptr || room.blocks >= kv_blocks_max) return result;
-  const Tokens context = plan.decisions.context_length;
+  std::string lowered;
   if (room.blocks < blocks_of_tokens(context)) {
-    result.refusal = refusal_of(room, context);
-    return result;
+    const Tokens least = plan.decisions.context_length_min;
+    if (least == 0 || room.blocks < blocks_of_tokens(least)) {
+      result.refusal = refusal_of(room, least == 0 ? context : least);
+      return result;
+    }
+    result.context_length = std::max(least, room.blocks * kKvBlockTokens);
+    lowered = fmt::format(", and the context, which is auto, {} tokens instead of {}",
+                          grouped(result.context_length), grouped(context));
   }
   result.kv_blocks = room.blocks;
-  result.shrunk = fmt::format("KV is {} instead of {} on all ranks: rank {} has {} = {} for it",
-                              tokens_text(room.blocks), tokens_text(kv_blocks_max), room.rank->name,
-                              room.arithmetic, format_bytes(room.bytes));
+  result.shrunk = fmt::format("KV is {} instead of {} on all ranks{}: rank {} has {} = {} for it",
+                              tokens_text(room.blocks), tokens_text(kv_blocks_max), lowered,
+                              room.rank->name, room.arithmetic, format_bytes(room.bytes));
   return result;
 }
 

@@ -2,7 +2,8 @@
 // weights were loaded. Pure.
 //
 // Every term that is not what was planned is a drift; KV gives way for what is more, on all ranks
-// alike, and when it can no longer hold one request of the context, the launch is refused, once.
+// alike. When it can no longer hold one request of the context, a context that was `auto` is
+// lowered; where that is not enough, or it was given, the launch is refused, once.
 #pragma once
 
 #include <optional>
@@ -36,6 +37,7 @@ struct Drift {
 
 struct Reconciled {
   Blocks kv_blocks = 0;                    // that every rank can have; never more than planned
+  Tokens context_length = 0;               // of requests; never more than planned
   std::vector<Drift> drifts;               // beyond the tolerance, largest first
   std::optional<std::string> shrunk = {};  // KV is less than planned: the rank and the arithmetic
   std::optional<Error> refusal = {};       // Code::does_not_fit

@@ -28,7 +28,7 @@ Result<std::string> weight_label(const std::string& model_path, const RankPlan& 
       file.st_dev, file.st_ino, file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec,
       file.st_ctim.tv_sec, file.st_ctim.tv_nsec, range(shard.heads), range(shard.kv_heads),
       range(shard.ffn), range(shard.expert_ffn), range(shard.shared_ffn), range(shard.vocab),
-      plan.bytes(Term::weights));
+      plan.packed_weights());
 }
 
 }  // namespace plimsoll

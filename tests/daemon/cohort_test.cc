@@ -26,7 +26,7 @@ class CohortTest : public ::testing::Test {
     for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
     for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, at, out_);
     ASSERT_TRUE(cohort.awaits_commit());
-    cohort.commit(plan_.kv_blocks, at, out_);
+    cohort.commit(plan_.kv_blocks, plan_.context_length, at, out_);
     for (const std::int64_t rank : {0, 1}) cohort.said(rank, Ready{"cpu", nullptr}, at, out_);
   }
   template <typename A>
@@ -90,11 +90,12 @@ TEST_F(CohortTest, WhatARankMayHaveMissedIsSaidAgainWhenItSaysHelloAgain) {
   for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, kStart, out_);
   hello(cohort, 1);
   EXPECT_TRUE(out_.empty()) << "there is nothing that it waits for yet";
-  cohort.commit(42, kStart, out_);
+  cohort.commit(42, 1024, kStart, out_);
   out_.clear();
   hello(cohort, 1);
   ASSERT_NE(last_to(1), nullptr);
   EXPECT_EQ(std::get<Commit>(*last_to(1)).kv_blocks, 42);
+  EXPECT_EQ(std::get<Commit>(*last_to(1)).context_length, 1024);
   for (const std::int64_t rank : {0, 1}) cohort.said(rank, Ready{"cpu", nullptr}, kStart, out_);
   EXPECT_EQ(cohort.state(), CohortState::ready);
   out_.clear();
@@ -134,7 +135,7 @@ TEST_F(CohortTest, RanksThatHaveLoadedWaitForAsLongAsItTakesToBeCommitted) {
   EXPECT_EQ(cohort.next_deadline(), std::nullopt);
   cohort.tick(kStart + seconds(100'000), out_);
   EXPECT_EQ(cohort.state(), CohortState::loading);
-  cohort.commit(42, kStart, out_);
+  cohort.commit(42, 1024, kStart, out_);
   EXPECT_EQ(cohort.state(), CohortState::warming);
   EXPECT_EQ(cohort.kv_blocks(), 42);
   EXPECT_EQ(std::get<Commit>(std::get<Send>(out_.back()).message).kv_blocks, 42);
@@ -192,7 +193,7 @@ TEST_F(CohortTest, OfRanksThatAllFellSilentTheOneWhomTheOthersWaitForIsNamed) {
       for (const std::int64_t rank : {0, 1, 2}) cohort.child_started(rank, 10 + rank, kStart);
       for (const std::int64_t rank : {0, 1, 2}) hello(cohort, rank);
       for (const std::int64_t rank : {0, 1, 2}) cohort.said(rank, Loaded{}, kStart, out_);
-      cohort.commit(plan_.kv_blocks, kStart, out_);
+      cohort.commit(plan_.kv_blocks, plan_.context_length, kStart, out_);
       for (const std::int64_t rank : {0, 1, 2})
         cohort.said(rank, Ready{"cpu", nullptr}, kStart, out_);
       ASSERT_EQ(cohort.state(), CohortState::ready);

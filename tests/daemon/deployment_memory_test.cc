@@ -1,5 +1,7 @@
 // What daemon/deployment_memory.cc decides.
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "daemon/deployment.h"
@@ -13,8 +15,11 @@ constexpr TimePoint kStart = TimePoint() + seconds(100);
 class TwoPhases : public ::testing::Test {
  protected:
   static constexpr Blocks kBlocks = 128;
+  explicit TwoPhases(const LaunchPlan& launch = plan())
+      : deployment_(launch, {.instance = "i", .runtime = "/run"}, incarnations_, strangers_) {}
   static LaunchPlan plan() {
     LaunchPlan plan;
+    plan.context_length = 32 * 32;
     plan.dp = 2;
     plan.kv_blocks = kBlocks;
     plan.memory.dp = 2;
@@ -44,16 +49,37 @@ class TwoPhases : public ::testing::Test {
     words.instance = "i";
     words.replica = spawn->child.replica;
     words.pid = pid;
+    words.free = free_;
     deployment_.said(peer(spawn->child), words, kStart, out_);
   }
   static std::string peer(const ChildId& child) {
     return child.kind == ChildId::Kind::router ? "router" : std::to_string(child.replica);
+  }
+  std::size_t count_loads() const {
+    return static_cast<std::size_t>(std::ranges::count_if(out_, [](const Action& action) {
+      const auto* send = std::get_if<Send>(&action);
+      return send != nullptr && std::holds_alternative<Load>(send->message);
+    }));
+  }
+  std::size_t count_plans() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        out_, [](const Action& action) { return std::holds_alternative<MakePlan>(action); }));
   }
   void load(std::int64_t replica, Bytes weights) {
     Measured measured;
     measured.source = "simulated device";
     measured.terms["weights"] = weights;
     deployment_.said(std::to_string(replica), Loaded{measured_to_json(measured)}, kStart, out_);
+  }
+  // What the router has been told that requests may be.
+  std::vector<Tokens> contexts_of_router() const {
+    std::vector<Tokens> contexts;
+    for (const Action& action : out_) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto* setup = send != nullptr ? std::get_if<RouterSetup>(&send->message) : nullptr;
+      if (setup != nullptr) contexts.push_back(setup->context_length);
+    }
+    return contexts;
   }
   std::vector<Blocks> committed() const {
     std::vector<Blocks> blocks;
@@ -75,9 +101,86 @@ class TwoPhases : public ::testing::Test {
 
   std::int64_t incarnations_ = 0;
   Strangers strangers_;
-  Deployment deployment_{plan(), {.instance = "i", .runtime = "/run"}, incarnations_, strangers_};
+  Deployment deployment_;
   Actions out_;
+  Bytes free_ = 0;  // that workers find; 0: they do not say
 };
+
+TEST_F(TwoPhases, WhatIsThereWhenWorkersBeginIsNotPlannedAgain) {
+  free_ = 40 * kGiB;
+  start();
+  EXPECT_EQ(count_plans(), 0U);
+  EXPECT_EQ(count_loads(), 2U);
+}
+
+TEST_F(TwoPhases, LessMemoryThanPlannedIsPlannedForOnceMoreBeforeAnythingIsLoaded) {
+  free_ = 39 * kGiB;
+  start();
+  EXPECT_EQ(count_plans(), 1U);
+  EXPECT_EQ(count_loads(), 0U);
+  ASSERT_TRUE(deployment_.awaits_plan());
+  LaunchPlan less = plan();
+  less.context_length = 32 * 16;
+  deployment_.replanned(less, kStart, out_);
+  EXPECT_EQ(count_loads(), 2U);
+  EXPECT_EQ(contexts_of_router().back(), 32 * 16);
+  load(0, 10 * kGiB);
+  load(1, 10 * kGiB);
+  EXPECT_EQ(committed().size(), 2U);
+  EXPECT_EQ(count_plans(), 1U);
+}
+
+TEST_F(TwoPhases, WhatNoLongerFitsWhenWorkersBeginIsRefusedBeforeAnythingIsLoaded) {
+  free_ = kGiB;
+  start();
+  LaunchPlan refused = plan();
+  refused.refusal = does_not_fit("the plan does not fit: ...");
+  deployment_.replanned(refused, kStart, out_);
+  EXPECT_EQ(count_loads(), 0U);
+  ASSERT_TRUE(deployment_.failure());
+  EXPECT_EQ(deployment_.failure()->code, Code::does_not_fit);
+}
+
+class AutoContext : public TwoPhases {
+ protected:
+  AutoContext() : TwoPhases(launch()) {}
+  static LaunchPlan launch() {
+    LaunchPlan launch = plan();
+    launch.memory.decisions.context_length_min = 8 * 32;
+    return launch;
+  }
+};
+
+TEST_F(AutoContext, IsLoweredForRouterAndWorkersWhenKvHoldsLessThanOneRequest) {
+  start();
+  load(0, 10 * kGiB);
+  load(1, 19 * kGiB);
+  EXPECT_EQ(committed(), (std::vector<Blocks>{12, 12}));
+  EXPECT_EQ(contexts_of_router(), (std::vector<Tokens>{32 * 32, 12 * 32}));
+  for (const Action& action : out_) {
+    const auto* send = std::get_if<Send>(&action);
+    const auto* commit = send != nullptr ? std::get_if<Commit>(&send->message) : nullptr;
+    if (commit != nullptr) {
+      EXPECT_EQ(commit->context_length, 12 * 32);
+    }
+  }
+  EXPECT_EQ(deployment_.plan().context_length, 12 * 32);
+  EXPECT_EQ(count_logged("the context, which is auto, 384 tokens instead of 1,024"), 1U);
+}
+
+TEST_F(AutoContext, IsNotLoweredAgainForAReplicaThatStartsAgain) {
+  start();
+  load(0, 10 * kGiB);
+  load(1, 10 * kGiB);
+  const ChildId first{.replica = 0, .incarnation = deployment_.cohorts()[0].incarnation()};
+  deployment_.child_exited(first, {true, 9}, kStart, out_);
+  out_.clear();
+  deployment_.tick(kStart + seconds(2), out_);
+  for (const Action& action : Actions(out_)) spawned(action);
+  load(0, 19 * kGiB);
+  EXPECT_TRUE(committed().empty());
+  EXPECT_EQ(deployment_.plan().context_length, 32 * 32);
+}
 
 TEST_F(TwoPhases, AllReplicasGetTheSameKvOnceTheLastHasLoaded) {
   start();

@@ -92,15 +92,21 @@ class Fast(Gemma):
 
 
 class TensorParallel(SystemTest):
-    def test_answers_are_equal_over_tp(self):
+    def test_answers_are_equal_over_tp_and_the_plan_is_within_two_percent_of_each_rank(self):
         if not GEMMA.exists():
             self.skipTest(f"{GEMMA} is absent: run tools/fetch-test-data to fetch it")
         values = {}
-        for tp in (1, 2):
+        for tp in (1, 2, 3):
             with Deployment(GEMMA, "--tp", tp, "--context-length", 1024) as server:
                 text = server.completion("Once upon a time", max_tokens=32, temperature=0, ignore_eos=True)
                 values[tp] = (nll(server), text["choices"][0]["text"])
+                for rank in server.workers():
+                    memory = rank["memory"]
+                    off = abs(memory["measured"] - memory["planned"])
+                    self.assertLess(off, 0.02 * memory["planned"], (tp, rank))
+                self.assertEqual(server.status()["drift"], [])
         self.assertEqual(values[1], values[2])
+        self.assertEqual(values[1], values[3])
 
 
 if __name__ == "__main__":

@@ -218,7 +218,7 @@ class Rehearsal(SystemTest):
         self.assertEqual((done.stdout + done.stderr).count("the plan does not fit"), 1, done.stderr)
 
     def test_the_launch_that_worked_is_rehearsed(self):
-        with self.deployment("--mem-fraction-static", 0.88, "--log-level", "debug") as server:
+        with self.deployment("--mem-fraction-static", 0.88) as server:
             self.assertEqual(len(server.workers()), RANKS)
             plan = json.loads(server.cli("plan", *server.arguments[4:], "--json").stdout)
             self.assertTrue(159_000 <= plan["kv"]["tokens"] <= 166_000, plan["kv"])
@@ -227,8 +227,24 @@ class Rehearsal(SystemTest):
                 self.assertEqual(rank["memory"]["kv"]["planned"], plan["kv"]["bytes"])
             answer = server.completion([65, 66, 67], max_tokens=3, ignore_eos=True)
             self.assertEqual(answer["choices"][0]["text"], "".join(map(chr, fixed_tokens([65, 66, 67], 3))))
-            self.assertIn("weights = ", server.log(), "each rank says the plan's rows when it commits")
+            said = server.cli("logs", "--rank", "0.7").stdout
+            self.assertIn("weights = ", said, "each rank says the plan's rows when it commits")
+            self.assertNotIn("worker 0.6", said)
+            self.assertNotIn("weights = ", server.log(), "and not eight times in the journal")
             self.assertEqual(server.status()["drift"], [])
+
+    def test_a_context_that_is_auto_is_lowered_for_what_the_second_phase_finds(self):
+        costs = [{"term": "neighbour", "bytes": "8GiB", "when": "loaded", "ranks": [5]}]
+        with self.deployment(simulation={"costs": costs}) as server:
+            self.assertEqual(server.log().count("and the context, which is auto,"), 1, server.log())
+            context = server.status()["context_length"]
+            kv = server.workers()[0]["memory"]["kv"]
+            self.assertLess(kv["committed"], kv["planned"])
+            self.assertEqual(context * 70_272, kv["committed"])
+            _, models, _ = server.request("GET", "/v1/models")
+            self.assertEqual(models["data"][0]["max_model_len"], context)
+            answer = server.completion([65, 66, 67], max_tokens=3, ignore_eos=True)
+            self.assertEqual(answer["choices"][0]["text"], "".join(map(chr, fixed_tokens([65, 66, 67], 3))))
 
     def test_hidden_costs_are_drift_by_term_and_the_next_launch_knows_them(self):
         costs = [{"term": "context", "bytes": "1900MiB"},

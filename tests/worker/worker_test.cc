@@ -57,7 +57,8 @@ class Supervisor {
       ASSERT_NE(weights, nullptr);
       EXPECT_GT(weights->as_int(), 0);
     });
-    for (const Worker& worker : workers_) say(worker.peer, Commit{plan_.decisions.kv_blocks});
+    for (const Worker& worker : workers_)
+      say(worker.peer, Commit{plan_.decisions.kv_blocks, plan_.decisions.context_length});
     const bool is_simulated = options_.values.devices.starts_with("simulated");
     expect_from_all<Ready>([&](const std::string&, const Ready& ready) {
       EXPECT_NE(ready.device.find(is_simulated ? "simulated, " : "cpu "), std::string::npos);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
@@ -16,8 +17,9 @@ class LogTail {
   // Errors: not_found, unavailable.
   static Result<LogTail> open(const std::filesystem::path& path);
 
-  // The last `lines` lines, of at most the last mebibyte; later reads go on behind them.
-  Result<std::string> last(std::size_t lines);
+  // The last `lines` lines, of at most the last mebibyte; later reads go on behind them. Only those
+  // that contain `part`.
+  Result<std::string> last(std::size_t lines, std::string_view part = {});
   // What has been written since, after at most that long; "" where nothing was. Goes on with the
   // new file where the log was rotated.
   Result<std::string> more(Duration timeout);
@@ -33,5 +35,8 @@ class LogTail {
   UniqueFd watch_;  // inotify on the folder
   std::size_t at_ = 0;
 };
+
+// The lines of a text that contain a part.
+std::string lines_with(const std::string& text, std::string_view part);
 
 }  // namespace plimsoll

@@ -28,6 +28,19 @@ void print(const Invocation& call, const std::string& text) {
   }
 }
 
+// "0.3": how lines of that rank are marked. Errors: invalid.
+Result<std::string> mark_of_rank(std::string_view text) {
+  const std::size_t dot = text.find('.');
+  const auto is_number = [](std::string_view part) {
+    return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  if (dot == std::string_view::npos || !is_number(text.substr(0, dot)) ||
+      !is_number(text.substr(dot + 1))) {
+    return invalid(fmt::format("--rank: '{}' is no rank; write replica and rank: 0.3", text));
+  }
+  return fmt::format(" worker {}: ", text);
+}
+
 // A running daemon knows best; it may have been given another state folder than this call.
 std::filesystem::path log_path(const Invocation& call) {
   std::filesystem::path usual = state_folder(call.options.values) / "plimsolld.log";
@@ -50,6 +63,12 @@ Result<int> run_logs(const Invocation& call) {
       return report_bad_value(call, fmt::format("-n: '{}' is no number of lines", text));
     }
   }
+  std::string part;
+  if (const auto given = call.line.flags.find("rank"); given != call.line.flags.end()) {
+    Result<std::string> mark = mark_of_rank(given->second);
+    if (!mark) return report_misuse(call, mark.error().message);
+    part = std::move(*mark);
+  }
   Result<LogTail> log = LogTail::open(log_path(call));
   if (!log && log.error().code == Code::not_found) {
     const std::string message =
@@ -58,10 +77,10 @@ Result<int> run_logs(const Invocation& call) {
     return report_reply(call, {.exit_code = kExitNotRunning, .message = message, .result = {}});
   }
   if (!log) return log.error();
-  print(call, TRY(log->last(lines)));
+  print(call, TRY(log->last(lines, part)));
   // A terminal's or pipe's end shows as a failed stream.
   while (call.line.has("follow") && call.console.out) {
-    const std::string text = TRY(log->more(seconds(1)));
+    const std::string text = lines_with(TRY(log->more(seconds(1))), part);
     if (!text.empty()) print(call, text);
   }
   return kExitOk;

@@ -26,8 +26,10 @@ constexpr std::array<VerbFlag, 1> kConfigFlags = {
 constexpr std::array<VerbFlag, 2> kChatFlags = {
     {{"max-tokens", "N", "longest answer, in tokens"},
      {"temperature", "T", "0: always the likeliest token; up to 2 (default 1)"}}};
-constexpr std::array<VerbFlag, 2> kLogsFlags = {
-    {{"follow", "", "go on with what is written from now on", "f"},
+constexpr std::array<VerbFlag, 3> kLogsFlags = {
+    {{"rank", "REPLICA.RANK",
+      "only what this rank has said, its memory by the plan's rows included"},
+     {"follow", "", "go on with what is written from now on", "f"},
      {"lines", "N", "how many lines back to begin (default 100)", "n"}}};
 
 constexpr std::array<VerbFlag, 3> kPlanFlags = {
@@ -104,7 +106,7 @@ constexpr std::array<Verb, 15> kVerbs = {{
      .arguments_max = 1,
      .run = run_chat},
     {.name = "logs",
-     .arguments = "[-f] [-n N]",
+     .arguments = "[--rank REPLICA.RANK] [-f] [-n N]",
      .summary = "show what all processes have said",
      .flags = kLogsFlags,
      .run = run_logs},

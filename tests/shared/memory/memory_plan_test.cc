@@ -113,6 +113,35 @@ TEST(MemoryPlan, NeverTakesMoreThanHalfUnlessTold) {
   EXPECT_GT(told.decisions.kv_blocks, plan.decisions.kv_blocks);
 }
 
+TEST(MemoryPlan, ReplicasOnCpusShareTheirWeights) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  const MemoryPlan one = plan_of(test_machine(16 * kGiB), model, {"--tp=2"});
+  const MemoryPlan three = plan_of(test_machine(16 * kGiB), model, {"--tp=2", "--dp=3"});
+  for (const RankPlan& rank : three.ranks) {
+    const RankPlan& alone = one.ranks[static_cast<std::size_t>(rank.rank)];
+    EXPECT_EQ(rank.weight_sharers, 3);
+    EXPECT_EQ(rank.packed_weights(), alone.bytes(Term::weights));
+    EXPECT_EQ(rank.bytes(Term::weights), ceil_div(alone.bytes(Term::weights), Bytes{3}));
+  }
+  EXPECT_NE(three.ranks[0].rows[0].formula.find("shared by 3 replicas"), std::string::npos);
+  const MemoryPlan cuda =
+      plan_of(test_machine(16 * kGiB), model, {"--dp=2", "--devices=cuda:host"});
+  EXPECT_EQ(cuda.ranks[0].weight_sharers, 1) << "memory of a device is nobody else's";
+}
+
+TEST(MemoryPlan, OfACpuRankWhatIsFreeCanBeAssumedAndWhatItHasNotCannot) {
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  const Machine machine = test_machine(64 * kGiB);
+  const MemoryPlan plan = plan_of(machine, model, {"--assume=free=300MiB"});
+  EXPECT_EQ(plan.ranks[0].budget, 300 * kMiB);
+  EXPECT_EQ(plan.budget_source, "--assume free");
+  for (const char* flag : {"--assume=graphs=1GiB", "--assume=total=1GiB", "--assume=margin=1MiB"}) {
+    const auto refused = plan_memory(machine, model, test_options({flag}));
+    ASSERT_FALSE(refused) << flag;
+    EXPECT_NE(refused.error().message.find("ranks"), std::string::npos);
+  }
+}
+
 void expect_golden(const std::string& name, const std::string& content) {
   const std::filesystem::path path = golden_path("plans/" + name);
   if (std::getenv("UPDATE_GOLDEN") != nullptr) {

@@ -146,6 +146,38 @@ TEST(Reconcile, LessThanOneRequestIsRefusedOnceWithTheArithmetic) {
   EXPECT_EQ(result.drifts[0].ranks.size(), 8U);
 }
 
+TEST(Reconcile, AContextThatIsAutoIsLoweredInOneLineBeforeTheLaunchIsRefused) {
+  MemoryPlan plan = plan_of(8);
+  plan.decisions.context_length_min = 4096;
+  auto ranks = as_planned(plan);
+  for (RankMeasured& rank : ranks) rank.measured.terms["context"] = 22 * kGiB + kGiB / 2;
+  const Reconciled result = reconciled(plan, ranks);
+  EXPECT_FALSE(result.refusal);
+  EXPECT_EQ(result.kv_blocks, 256);
+  EXPECT_EQ(result.context_length, 8192);
+  ASSERT_TRUE(result.shrunk);
+  EXPECT_NE(result.shrunk->find("the context, which is auto, 8,192 tokens instead of 16,384"),
+            std::string::npos)
+      << *result.shrunk;
+  EXPECT_EQ(result.shrunk->find('\n'), std::string::npos);
+}
+
+TEST(Reconcile, AContextIsNotLoweredBelowItsFloor) {
+  MemoryPlan plan = plan_of(1);
+  plan.decisions.context_length_min = 4096;
+  const Blocks floor = 4096 / kKvBlockTokens;
+  auto ranks = as_planned(plan);
+  // 23 GiB are left beside weights and process.
+  ranks[0].measured.terms["context"] = 23 * kGiB - floor * kBlock;
+  EXPECT_EQ(reconciled(plan, ranks).context_length, 4096);
+  ranks[0].measured.terms["context"] += 1;
+  const Reconciled result = reconciled(plan, ranks);
+  ASSERT_TRUE(result.refusal);
+  EXPECT_NE(result.refusal->message.find("one request of 4,096 tokens needs 128"),
+            std::string::npos)
+      << result.refusal->message;
+}
+
 TEST(Reconcile, CpuRanksShareWhatTheMachineHasLeft) {
   const MemoryPlan plan = plan_of(2);
   auto ranks = as_planned(plan);

@@ -24,6 +24,16 @@ TEST(LogTail, GivesTheLastLines) {
   EXPECT_EQ(*log->last(99), "one\ntwo\nthree\n");
 }
 
+TEST(LogTail, GivesTheLastLinesOfOneRank) {
+  const TempFolder folder;
+  const std::filesystem::path path = folder.path() / "log";
+  append(path, "a worker 0.1: one\nb worker 0.10: two\nc worker 0.1: three\nd worker 0.1: four");
+  Result<LogTail> log = LogTail::open(path);
+  ASSERT_TRUE(log) << log.error().message;
+  EXPECT_EQ(*log->last(2, " worker 0.1: "), "c worker 0.1: three\nd worker 0.1: four");
+  EXPECT_EQ(lines_with("", "x"), "");
+}
+
 TEST(LogTail, ALargeFileGivesItsEndInWholeLines) {
   const TempFolder folder;
   const std::filesystem::path path = folder.path() / "log";
