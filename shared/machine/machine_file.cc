@@ -227,6 +227,12 @@ Result<Machine> machine_of(const Json& json) {
     if (!devices->is_array()) return in.mistake("devices", "an array");
     for (const Json& device : devices->as_array()) TRY(read_device(device, machine));
   }
+  // Page cache counts as used on such a device, and the host gives it up.
+  for (Device& device : machine.devices) {
+    if (device.is_unified && machine.memory_total > 0) {
+      device.memory_free = std::min(device.memory_total, machine.memory_available);
+    }
+  }
   if (const Json* learned = in.take("learned")) TRY(read_learned(*learned, machine));
   TRY(in.check_all_known());
   if (machine.memory_total == 0 && machine.devices.empty()) {

@@ -10,7 +10,10 @@
 #include "shared/machine/machine_file.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
+#include "shared/memory/sglang_fraction.h"
 #include "shared/model/model_source.h"
+#include "shared/model/shard_plan.h"
+#include "shared/model/weight_share.h"
 #include "tests/support/model_specs.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/test_data.h"
@@ -115,7 +118,50 @@ Json outcome(const MemoryPlan& plan, const MemoryWindow& window) {
   return json;
 }
 
+bool flag(const Json& inputs, std::string_view key) {
+  const Json* found = inputs.find(key);
+  return found != nullptr && *found == Json(true);
+}
+
+Result<Json> weights_of_rank(const Json& inputs) {
+  const ModelSpec model = TRY(model_of(inputs));
+  const ShardPlan shards = TRY(plan_shards(model, count(inputs, "tp", 1)));
+  const RankShare share = rank_share(model, shards, static_cast<std::size_t>(count(inputs, "rank")),
+                                     {.vision_sharded = flag(inputs, "vision_sharded"),
+                                      .absorbed_copies = !flag(inputs, "without_absorbed")});
+  const Bytes vision = share.part(WeightPart::vision) + share.part(WeightPart::projector);
+  return Json::object({{"bytes", share.total()},
+                       {"bytes_without_vision", share.total() - vision},
+                       {"absorbed", share.absorbed},
+                       {"checkpoint", model.weight_bytes()}});
+}
+
+// One function of the plan by itself, where a case is about no more than it.
+Result<Json> run_formula(std::string_view name, const Json& inputs) {
+  if (name == "rank-weights") return weights_of_rank(inputs);
+  if (name == "sglang-request-table") {
+    return Json::object({{"bytes", sglang_request_table_bytes(count(inputs, "requests"),
+                                                              count(inputs, "context_length"))}});
+  }
+  if (name == "sglang-auto-fraction") {
+    const Millionths fraction =
+        sglang_auto_fraction({.device_mib = count(inputs, "device_mib"),
+                              .tp = count(inputs, "tp", 1),
+                              .dp_attention = count(inputs, "dp_attention"),
+                              .is_latent = flag(inputs, "latent"),
+                              .chunked_prefill = count(inputs, "chunked_prefill"),
+                              .graph_batch = count(inputs, "graph_batch"),
+                              .has_deepep = flag(inputs, "deepep")});
+    return Json::object({{"fraction", static_cast<double>(fraction) / kWhole}});
+  }
+  return invalid(fmt::format("no formula is called '{}'", name));
+}
+
 Result<Json> run(const Json& one) {
+  if (const Json* formula = one.find("formula")) {
+    const Json* inputs = one.find("inputs");
+    return run_formula(formula->as_string(), inputs != nullptr ? *inputs : Json::object());
+  }
   std::vector<std::string> flags;
   if (const Json* given = one.find("flags")) {
     for (const Json& flag : given->as_array()) flags.push_back(flag.as_string());

@@ -4,7 +4,8 @@
 //  "model": "kimi-k2.5" (models/kimi-k2.5.json), "draft": optional, "flags": ["--tp=8"],
 //  "expect": a part of the plan's JSON}. In `expect` an object must have at least these members, a
 // text must contain it, and {"at_least": 1, "at_most": 2} is a range. "rows" are the bytes by term
-// of rank 0; "message" are the refusal's parts.
+// of rank 0; "message" are the refusal's parts. A case of one formula has "formula" and "inputs" in
+// place of machine, model and flags.
 #pragma once
 
 #include <filesystem>

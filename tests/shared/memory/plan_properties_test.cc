@@ -6,6 +6,7 @@
 
 #include "shared/memory/memory_plan.h"
 #include "shared/options/fraction.h"
+#include "tests/support/model_specs.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_golden.h"
 
@@ -273,46 +274,103 @@ std::string value_text(const OptionWindow& window, std::int64_t value) {
   return std::to_string(value) + (is_size ? "B" : "");
 }
 
+// One case of windows: each end that is open is tried, and one step beyond it. Returns how many.
+int check_ends(const Machine& machine, const ModelSpec& model,
+               const std::vector<std::string>& without, const std::string& rule) {
+  const std::vector<std::string> flags = with(without, rule);
+  const Result<MemoryWindow> window = plan_window(machine, model, test_options(flags));
+  EXPECT_TRUE(window) << window.error().message;
+  if (!window) return 0;
+  int checked = 0;
+  for (const OptionWindow& option : window->options) {
+    SCOPED_TRACE(testing::Message() << option.option << " " << option.low << " to " << option.high);
+    if (option.is_empty) continue;
+    const bool is_fraction =
+        option.option == "mem-fraction-static" || option.option == "gpu-memory-utilization";
+    const std::int64_t step = is_fraction ? kFractionStep : 1;
+    // What sizes KV takes the place of another option that does.
+    const bool sizes_kv = is_fraction || option.option == "kv-cache-bytes";
+    // Options that are no longer taken (below 1, beyond the model) are refused too.
+    const auto fits = [&](std::int64_t value) {
+      const Result<OptionSet> set =
+          parse_options({.flags = with(sizes_kv ? without : flags,
+                                       "--" + option.option + "=" + value_text(option, value)),
+                         .environment = {},
+                         .file = "/dev/null"});
+      if (!set) return false;
+      const Result<MemoryPlan> plan = plan_memory(machine, model, *set);
+      return plan && !plan->refusal;
+    };
+    EXPECT_TRUE(fits(option.low));
+    EXPECT_TRUE(fits(option.high));
+    EXPECT_FALSE(fits(option.low - step)) << option.binds_low;
+    // More than there is of a machine's memory is cut, not refused.
+    if (option.option != "device-memory") {
+      EXPECT_FALSE(fits(option.high + step)) << option.binds_high;
+    }
+    ++checked;
+  }
+  return checked;
+}
+
 TEST(PlanProperties, TheEndsOfEveryWindowAreExact) {
   Chance chance(kSeed + 3);
   int checked = 0;
   for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed + 3 << " round " << round);
     const std::int64_t tp = std::int64_t{1} << chance.pick(4);
     const ModelSpec model = chance.model();
     const std::vector<std::string> without = chance.flags(tp);
-    const std::vector<std::string> flags = with(without, rule_of(chance));
-    const Machine machine = gpus_of(chance.sizes(tp));
-    const Result<MemoryWindow> window = plan_window(machine, model, test_options(flags));
-    ASSERT_TRUE(window) << window.error().message;
-    for (const OptionWindow& option : window->options) {
-      SCOPED_TRACE(testing::Message()
-                   << "seed " << kSeed + 3 << " round " << round << " " << option.option << " "
-                   << option.low << " to " << option.high);
-      if (option.is_empty) continue;
-      const bool is_fraction =
-          option.option == "mem-fraction-static" || option.option == "gpu-memory-utilization";
-      const std::int64_t step = is_fraction ? kFractionStep : 1;
-      // What sizes KV takes the place of another option that does.
-      const bool sizes_kv = is_fraction || option.option == "kv-cache-bytes";
-      // Options that are no longer taken (below 1, beyond the model) are refused too.
-      const auto fits = [&](std::int64_t value) {
-        const Result<OptionSet> set =
-            parse_options({.flags = with(sizes_kv ? without : flags,
-                                         "--" + option.option + "=" + value_text(option, value)),
-                           .environment = {},
-                           .file = "/dev/null"});
-        if (!set) return false;
-        const Result<MemoryPlan> plan = plan_memory(machine, model, *set);
-        return plan && !plan->refusal;
-      };
-      EXPECT_TRUE(fits(option.low));
-      EXPECT_TRUE(fits(option.high));
-      EXPECT_FALSE(fits(option.low - step)) << option.binds_low;
-      EXPECT_FALSE(fits(option.high + step)) << option.binds_high;
-      ++checked;
-    }
+    const std::string rule = rule_of(chance);
+    checked += check_ends(gpus_of(chance.sizes(tp)), model, without, rule);
   }
   EXPECT_GT(checked, 100);
+}
+
+TEST(PlanProperties, TheyAreExactAlsoWhereTheRestIsLeftToAuto) {
+  Chance chance(kSeed + 4);
+  int checked = 0;
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed + 4 << " round " << round);
+    const std::int64_t tp = std::int64_t{1} << chance.pick(4);
+    const ModelSpec model = chance.model();
+    std::vector<std::string> without = {"--tp=" + std::to_string(tp),
+                                        "--assume=weights=" + gib(chance.between(4, 60))};
+    if (chance.pick(3) == 0) without.push_back("--ep=" + std::to_string(tp));
+    if (chance.pick(3) == 0) without.push_back("--cuda-graph-max-bs=0");
+    const std::string rule = rule_of(chance);
+    checked += check_ends(gpus_of(chance.sizes(tp)), model, without, rule);
+  }
+  EXPECT_GT(checked, 100);
+}
+
+TEST(PlanProperties, TheyAreExactOnCpus) {
+  Chance chance(kSeed + 5);
+  const ModelSpec model = make_llama_spec(smollm2_shape());
+  int checked = 0;
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE(testing::Message() << "seed " << kSeed + 5 << " round " << round);
+    const Machine machine = test_machine(static_cast<Bytes>(chance.between(300, 6000)) * kMiB, 8);
+    std::vector<std::string> without = {"--tp=" + std::to_string(1 + chance.pick(3)),
+                                        "--dp=" + std::to_string(1 + chance.pick(2))};
+    if (chance.pick(2) == 0)
+      without.push_back("--context-length=" + std::to_string(32 + chance.pick(8000)));
+    if (chance.pick(3) == 0)
+      without.push_back("--max-running-requests=" + std::to_string(1 + chance.pick(40)));
+    if (chance.pick(3) == 0)
+      without.push_back("--chunked-prefill-size=" + std::to_string(16 << chance.pick(9)));
+    if (chance.pick(3) == 0)
+      without.push_back("--max-total-tokens=" + std::to_string(64 + chance.pick(60'000)));
+    if (chance.pick(3) == 0) without.emplace_back("--kv-cache-dtype=int8");
+    std::string rule = rule_of(chance);
+    if (rule == "--dp=1")
+      rule = "--device-memory=" + std::to_string(100 + chance.pick(900)) + "MiB";
+    if (rule.starts_with("--kv-cache-bytes")) {
+      rule = "--kv-cache-bytes=" + std::to_string(10 + chance.pick(500)) + "MiB";
+    }
+    checked += check_ends(machine, model, without, rule);
+  }
+  EXPECT_GT(checked, 50);
 }
 
 }  // namespace
