@@ -67,24 +67,41 @@ TermSizes largest_of(const Json& measured) {
   return largest;
 }
 
-bool is_learned(Term term, bool on_devices) {
-  if (!on_devices) return term == Term::process;
+bool is_learned(Term term) {
   return term == Term::context || term == Term::collective || term == Term::graphs ||
          term == Term::process;
+}
+
+// Its pages of libraries are shared with whoever else maps them just then, so a launch may see too
+// little of a process and never too much: the most that any has seen counts.
+void learn_process(const TermSizes& sizes, const GenerationRecord& record,
+                   std::vector<LearnedTerm>& terms) {
+  const auto process = sizes.find(std::string_view(term_name(Term::process)));
+  if (process == sizes.end()) return;
+  const Bytes bytes = round_up(process->second, kMiB);
+  if (!terms.empty() && terms.front().bytes >= bytes) return;
+  terms = {{.term = process->first,
+            .bytes = bytes,
+            .from = fmt::format("generation {}", record.number)}};
 }
 
 }  // namespace
 
 std::vector<LearnedTerm> learned_terms(const Generations& all, const LearnQuestion& question) {
+  std::vector<LearnedTerm> of_cpu;
   for (const GenerationRecord& record : std::views::reverse(all.records)) {
     const TermSizes sizes = largest_of(record.measured);
     if (sizes.empty() || !is_comparable(record, question)) continue;
     const Result<MemoryPlan> plan = memory_plan_from_json(record.plan);
     if (!plan) continue;
+    if (plan->devices == "cpu") {
+      learn_process(sizes, record, of_cpu);
+      continue;
+    }
     std::vector<LearnedTerm> terms;
     for (const auto& [name, bytes] : sizes) {
       const std::optional<Term> term = term_from_name(name);
-      if (!term || !is_learned(*term, plan->devices != "cpu")) continue;
+      if (!term || !is_learned(*term)) continue;
       LearnedTerm learned{.term = name,
                           .bytes = round_up(bytes, kMiB),
                           .from = fmt::format("generation {}", record.number)};
@@ -93,7 +110,7 @@ std::vector<LearnedTerm> learned_terms(const Generations& all, const LearnQuesti
     }
     return terms;
   }
-  return {};
+  return of_cpu;
 }
 
 std::vector<LearnedTerm> read_learned_terms(const std::filesystem::path& state,

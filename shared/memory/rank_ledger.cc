@@ -23,16 +23,22 @@ DeviceTermInputs device_inputs(const FitInputs& in, const RankShape& rank, const
   return {.model = *in.model, .rank = rank, .step = step, .setting = in.setting};
 }
 
-const Override* override_of(const FitInputs& in, const StepShape& step, Term term) {
+// What was learned of a process on the CPU is a lower bound: others share its pages of libraries.
+bool replaces(const FitInputs& in, const Override& figure, Bytes computed) {
+  const bool is_bound = !in.on_devices && figure.trust == Trust::learned;
+  return !is_bound || figure.bytes >= computed;
+}
+
+const Override* override_of(const FitInputs& in, const StepShape& step, Term term, Bytes bytes) {
   for (const Override& figure : in.overrides) {
-    if (figure.term == term && figure.holds(step)) return &figure;
+    if (figure.term == term && figure.holds(step) && replaces(in, figure, bytes)) return &figure;
   }
   return nullptr;
 }
 
 PlanRow make_row(const FitInputs& in, const RankShape& rank, const StepShape& step, Term term,
                  Bytes bytes) {
-  if (const Override* figure = override_of(in, step, term)) {
+  if (const Override* figure = override_of(in, step, term, bytes)) {
     return {term, bytes, figure->from, figure->trust};
   }
   if (in.on_devices) {
@@ -71,7 +77,9 @@ TermBytes ledger_bytes(const FitInputs& in, const RankShape& rank, const StepSha
     }
   }
   for (const Override& figure : in.overrides) {
-    if (figure.holds(step)) bytes[figure.term] = figure.bytes;
+    if (figure.holds(step) && replaces(in, figure, bytes[figure.term])) {
+      bytes[figure.term] = figure.bytes;
+    }
   }
   return bytes;
 }

@@ -68,6 +68,16 @@ def processes(marker):
     return found
 
 
+def off_plan(memory):
+    """Bytes by which a rank holds more or less than planned. Less of the process is not counted: PSS divides the pages
+    of libraries among all who map them, other tests too."""
+    off = 0
+    for row in memory["rows"]:
+        difference = (row["measured"] or 0) - row["planned"] if row["term"] != "kv" else 0
+        off += max(difference, 0) if row["term"] == "process" else difference
+    return abs(off)
+
+
 def keeps_weights():
     """Whether the kernel has 2 MiB pages for a memfd, which packed weights are kept in (Linux 6.1)."""
     return tuple(int(number) for number in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 1)

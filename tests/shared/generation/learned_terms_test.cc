@@ -78,6 +78,16 @@ TEST(LearnedTerms, OnCpusOnlyTheProcessIs) {
   EXPECT_EQ(bytes_of(terms, "process"), 9 * kMiB);
 }
 
+TEST(LearnedTerms, OnCpusTheMostThatAnyLaunchHasSeenOfAProcessCounts) {
+  const auto seen = [](std::int64_t number, Bytes bytes) {
+    return record_of(number, Json::array({rank_of({{"process", bytes}})}), "cpu");
+  };
+  const auto terms = learned({seen(3, 4 * kMiB), seen(4, 6 * kMiB), seen(5, 2 * kMiB)});
+  ASSERT_EQ(terms.size(), 1U);
+  EXPECT_EQ(terms[0].bytes, 6 * kMiB);
+  EXPECT_EQ(terms[0].from, "generation 4");
+}
+
 TEST(LearnedTerms, ComeFromTheNewestLaunchThatMeasuredAnything) {
   const auto terms = learned({record_of(3, Json::array({rank_of({{"context", kMiB}})})),
                               record_of(4, Json::array({rank_of({{"context", 2 * kMiB}})})),

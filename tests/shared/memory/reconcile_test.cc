@@ -92,6 +92,19 @@ TEST(Reconcile, TheToleranceOfACpuRankIsTwoPercentOfWhatItWasPlannedToHold) {
   EXPECT_EQ(reconciled(plan, ranks).drifts.size(), 1U);
 }
 
+TEST(Reconcile, AProcessThatSharesItsLibrariesWithStrangersIsNoDrift) {
+  const MemoryPlan plan = plan_of(1);
+  auto ranks = as_planned(plan);
+  ranks[0].measured.source = kPssSource;
+  ranks[0].measured.terms["process"] = 0;
+  ranks[0].measured.terms["weights"] -= 2 * kGiB;
+  const Reconciled result = reconciled(plan, ranks);
+  ASSERT_EQ(result.drifts.size(), 1U) << "2 % of what was planned is 1.42 GiB";
+  EXPECT_EQ(result.drifts[0].term, "weights");
+  ranks[0].measured.terms["process"] = 3 * kGiB;
+  EXPECT_EQ(reconciled(plan, ranks).drifts.size(), 2U);
+}
+
 TEST(Reconcile, KvGivesWayOnAllRanksForWhatOneRankHoldsMore) {
   const MemoryPlan plan = plan_of(8);
   auto ranks = as_planned(plan);
