@@ -54,6 +54,7 @@ void Deployment::confirm(const Hello& hello, Actions& out) {
 void Deployment::replanned(const Result<LaunchPlan>& plan, TimePoint now, Actions& out) {
   CHECK(awaits_plan());
   confirmation_ = Confirmation::done;
+  if (stop_phase_ != StopPhase::none) return;  // nothing is to be loaded any more
   if (!plan) return fail(plan.error(), now, out);
   if (plan->refusal) return fail(*plan->refusal, now, out);
   plans_.front().plan = *plan;

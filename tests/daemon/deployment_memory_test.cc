@@ -141,6 +141,18 @@ TEST_F(TwoPhases, WhatNoLongerFitsWhenWorkersBeginIsRefusedBeforeAnythingIsLoade
   EXPECT_EQ(deployment_.failure()->code, Code::does_not_fit);
 }
 
+TEST_F(TwoPhases, AStopThatCameBeforeTheSecondPlanStaysAStop) {
+  free_ = kGiB;
+  start();
+  ASSERT_TRUE(deployment_.awaits_plan());
+  deployment_.stop({}, kStart, out_);
+  LaunchPlan refused = plan();
+  refused.refusal = does_not_fit("the plan does not fit: ...");
+  deployment_.replanned(refused, kStart, out_);
+  EXPECT_FALSE(deployment_.failure());
+  EXPECT_EQ(count_loads(), 0U);
+}
+
 class AutoContext : public TwoPhases {
  protected:
   AutoContext() : TwoPhases(launch()) {}
