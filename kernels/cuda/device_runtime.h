@@ -37,6 +37,8 @@ struct MemoryState {
   Bytes total = 0;
 };
 
+enum class Recording : std::size_t {};
+
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -49,12 +51,25 @@ class DeviceRuntime {
   // Host memory that copies may go to and from without waiting.
   virtual Result<std::span<std::byte>> allocate_host(Bytes bytes, const std::string& purpose) = 0;
 
+  // Addresses without memory; map() puts memory behind whole granules of them, zeroed, which stay
+  // where they are: what was recorded before goes on being right.
+  virtual Bytes granule() const = 0;
+  virtual Result<std::span<std::byte>> reserve(Bytes bytes, const std::string& purpose) = 0;
+  // REQUIRES: `part` begins on a granule of a reserved range and is not mapped yet.
+  virtual Status map(std::span<std::byte> part, const std::string& purpose) = 0;
+
   virtual void copy_in(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::size_t bytes) = 0;
   // REQUIRES: `arguments` is the kernel's struct. It is read before this returns.
   virtual void launch_bytes(Kernel kernel, const LaunchShape& shape,
                             std::span<const std::byte> arguments) = 0;
   virtual Status synchronize() = 0;
+
+  // Launches between the two are kept and not run; replay() enqueues all of them, with the
+  // arguments that they had. REQUIRES: nothing but launches in between.
+  virtual Status begin_recording() = 0;
+  virtual Result<Recording> end_recording() = 0;
+  virtual void replay(Recording recording) = 0;
 
   template <typename Arguments>
   void launch(Kernel kernel, const LaunchShape& shape, const Arguments& arguments) {

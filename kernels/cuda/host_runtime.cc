@@ -54,6 +54,8 @@ struct QueuedLaunch {
   std::vector<std::byte> arguments;
 };
 
+constexpr Bytes kGranule = 64 * kKiB;
+
 class HostRuntime final : public DeviceRuntime {
  public:
   explicit HostRuntime(const HostRuntimeOptions& options)
@@ -68,19 +70,30 @@ class HostRuntime final : public DeviceRuntime {
   }
 
   Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) override {
-    if (taken_ + bytes > options_.memory) {
-      return Error{Code::does_not_fit, "the host executor is out of memory: " + purpose +
-                                           " needs " + format_bytes(bytes) + " and " +
-                                           format_bytes(options_.memory - taken_) + " of " +
-                                           format_bytes(options_.memory) + " are free"};
-    }
-    const std::span<std::byte> memory = TRY(take(bytes, purpose));
+    TRY(check_room(bytes, purpose));
+    const std::span<std::byte> memory = TRY(take(bytes, PROT_READ | PROT_WRITE, purpose));
     taken_ += bytes;
     return memory;
   }
 
   Result<std::span<std::byte>> allocate_host(Bytes bytes, const std::string& purpose) override {
-    return take(bytes, purpose);
+    return take(bytes, PROT_READ | PROT_WRITE, purpose);
+  }
+
+  Bytes granule() const override { return kGranule; }
+  Result<std::span<std::byte>> reserve(Bytes bytes, const std::string& purpose) override {
+    return take(round_up(bytes, kGranule), PROT_NONE, purpose);
+  }
+  Status map(std::span<std::byte> part, const std::string& purpose) override {
+    const Bytes bytes = round_up(std::ssize(part), kGranule);
+    if (bytes == 0) return {};
+    TRY(check_room(bytes, purpose));
+    if (::mprotect(part.data(), static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE) != 0) {
+      return Error{Code::does_not_fit,
+                   "map " + format_bytes(bytes) + " for " + purpose + ": " + std::strerror(errno)};
+    }
+    taken_ += bytes;
+    return {};
   }
 
   void copy_in(void* device, const void* host, std::size_t bytes) override {
@@ -94,7 +107,12 @@ class HostRuntime final : public DeviceRuntime {
                     std::span<const std::byte> arguments) override {
     CHECK(arguments.size() == kArgumentBytes[static_cast<std::size_t>(kernel)]);
     CHECK(shape.shared_bytes <= kSharedBytesMax);
-    queue_.emplace_back(QueuedLaunch{kernel, shape, {arguments.begin(), arguments.end()}});
+    QueuedLaunch launch{kernel, shape, {arguments.begin(), arguments.end()}};
+    if (is_recording_) {
+      recordings_.back().push_back(std::move(launch));
+    } else {
+      queue_.emplace_back(std::move(launch));
+    }
   }
 
   Status synchronize() override {
@@ -107,15 +125,40 @@ class HostRuntime final : public DeviceRuntime {
     return {};
   }
 
+  Status begin_recording() override {
+    CHECK(!is_recording_);
+    is_recording_ = true;
+    recordings_.emplace_back();
+    return {};
+  }
+  Result<Recording> end_recording() override {
+    CHECK(is_recording_);
+    is_recording_ = false;
+    return Recording{recordings_.size() - 1};
+  }
+  void replay(Recording recording) override {
+    for (const QueuedLaunch& launch : recordings_[static_cast<std::size_t>(recording)]) {
+      queue_.emplace_back(launch);
+    }
+  }
+
  private:
   using Item = std::variant<Copy, QueuedLaunch>;
 
-  Result<std::span<std::byte>> take(Bytes bytes, const std::string& purpose) {
+  Status check_room(Bytes bytes, const std::string& purpose) const {
+    if (taken_ + bytes <= options_.memory) return {};
+    return Error{Code::does_not_fit, "the host executor is out of memory: " + purpose + " needs " +
+                                         format_bytes(bytes) + " and " +
+                                         format_bytes(options_.memory - taken_) + " of " +
+                                         format_bytes(options_.memory) + " are free"};
+  }
+
+  Result<std::span<std::byte>> take(Bytes bytes, int protection, const std::string& purpose) {
     CHECK(bytes >= 0);
     if (bytes == 0) return std::span<std::byte>();
     const auto size = static_cast<std::size_t>(bytes);
-    void* map = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* map =
+        ::mmap(nullptr, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) {
       return Error{Code::does_not_fit,
                    "map " + format_bytes(bytes) + " for " + purpose + ": " + std::strerror(errno)};
@@ -139,6 +182,8 @@ class HostRuntime final : public DeviceRuntime {
   std::vector<Memory> memory_;
   Bytes taken_ = 0;
   std::vector<Item> queue_;
+  std::vector<std::vector<QueuedLaunch>> recordings_;
+  bool is_recording_ = false;
   std::optional<Error> failure_;
 };
 

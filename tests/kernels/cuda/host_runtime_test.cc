@@ -51,6 +51,49 @@ TEST(HostRuntime, GivesNoMoreMemoryThanItHas) {
   EXPECT_NE(refused.error().message.find("the KV cache"), std::string::npos);
 }
 
+TEST(HostRuntime, WhatIsRecordedRunsWhenItIsReplayed) {
+  const auto runtime = make_host_runtime({.memory = 1 << 20, .seed = 2});
+  std::vector<float> in = {1, 2}, out(2);
+  const std::vector<std::int32_t> rows = {0};
+  ASSERT_TRUE(runtime->begin_recording());
+  runtime->launch(Kernel::copy_rows, {.grid = {1}, .block = {32}},
+                  CopyRowsArguments{.in = in.data(),
+                                    .in_stride = 2,
+                                    .rows = rows.data(),
+                                    .cols = 2,
+                                    .out = out.data(),
+                                    .out_stride = 2});
+  const auto recording = runtime->end_recording();
+  ASSERT_TRUE(recording);
+  ASSERT_TRUE(runtime->synchronize());
+  EXPECT_EQ(out, std::vector<float>(2));
+  for (const float value : {3.0F, 4.0F}) {
+    in[0] = value;
+    runtime->replay(*recording);
+    ASSERT_TRUE(runtime->synchronize());
+    EXPECT_EQ(out[0], value);
+  }
+}
+
+TEST(HostRuntime, ReservedAddressesTakeMemoryWhereTheyAreMapped) {
+  const auto runtime = make_host_runtime({.memory = 1 << 20, .seed = 2});
+  const Bytes granule = runtime->granule();
+  const auto range = runtime->reserve(3 * granule - 1, "KV");
+  ASSERT_TRUE(range);
+  EXPECT_EQ(std::ssize(*range), 3 * granule);
+  EXPECT_EQ(runtime->memory()->free, 1 << 20);
+  const auto part = range->subspan(static_cast<std::size_t>(granule), 1);
+  ASSERT_TRUE(runtime->map(part, "KV"));
+  EXPECT_EQ(runtime->memory()->free, (1 << 20) - granule);
+  EXPECT_EQ(part[0], std::byte{0});
+  part[0] = std::byte{1};
+  const auto large = runtime->reserve(2 << 20, "KV");
+  ASSERT_TRUE(large);
+  const Status refused = runtime->map(*large, "the KV cache");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::does_not_fit);
+}
+
 #if !defined(__SANITIZE_THREAD__)  // a launch that ends in an error leaves its threads unordered
 TEST(HostRuntime, AFailureStays) {
   const auto runtime = make_host_runtime({.memory = 1000, .seed = 0});
