@@ -21,6 +21,7 @@ enum class Component {
   packed,       // several elements of a row to a word
   packed_rows,  // several rows to a word
   scales,       // one for a block of rows and columns
+  flat,         // what belongs to the elements in their order, rows after rows
   bias,         // one a row
   index,        // one a column
   scalar,
@@ -50,6 +51,15 @@ constexpr std::array kSuffixes = {
     Suffix{"input_scale", Component::scalar},
     Suffix{"k_scale", Component::scalar},
     Suffix{"v_scale", Component::scalar},
+    // bitsandbytes: 8 bits, then those of 4
+    Suffix{"SCB", Component::bias},
+    Suffix{"weight_format", Component::note},
+    Suffix{"weight.absmax", Component::flat},
+    Suffix{"weight.quant_map", Component::scalar},
+    Suffix{"weight.nested_absmax", Component::scalar},
+    Suffix{"weight.nested_quant_map", Component::scalar},
+    Suffix{"weight.quant_state.bitsandbytes__nf4", Component::note},
+    Suffix{"weight.quant_state.bitsandbytes__fp4", Component::note},
     // AWQ and GPTQ
     Suffix{"qweight", Component::packed, true},
     Suffix{"qzeros", Component::packed_rows, true},
@@ -99,13 +109,15 @@ void find_row(std::string_view rest, Place& place) {
     place.row = row;
     return;
   }
-  const std::size_t dot = rest.rfind('.');
-  if (dot == std::string_view::npos) return;
-  const auto* suffix = std::ranges::find(kSuffixes, rest.substr(dot + 1), &Suffix::name);
-  if (suffix == kSuffixes.end()) return;
-  place.row = find_hf_row(rest.substr(0, dot));
-  place.component = suffix->component;
-  place.transposed = suffix->transposed;
+  for (std::size_t dot = rest.rfind('.'); dot != std::string_view::npos && dot > 0;
+       dot = rest.rfind('.', dot - 1)) {
+    const auto* suffix = std::ranges::find(kSuffixes, rest.substr(dot + 1), &Suffix::name);
+    if (suffix == kSuffixes.end()) continue;
+    place.row = find_hf_row(rest.substr(0, dot));
+    place.component = suffix->component;
+    place.transposed = suffix->transposed;
+    return;
+  }
 }
 
 Place hf_place(std::string_view name) {
@@ -158,15 +170,18 @@ std::optional<std::int64_t> stored_unit(std::int64_t elements, std::int64_t leng
   return std::nullopt;
 }
 
-// The most elements that an entry of such a tensor stands for.
-std::int64_t unit_max(Component component, std::string_view type, std::int64_t elements) {
+// The most elements that an entry of such a tensor stands for, along its rows or its columns.
+std::int64_t unit_max(Component component, std::string_view type, std::int64_t elements,
+                      bool is_rows) {
   switch (component) {
     case Component::values:
       return type == "U8" ? 2 : 1;  // NVFP4: two elements to a byte
     case Component::packed:
-    case Component::packed_rows:
       return 32;
+    case Component::packed_rows:  // of columns one for each group
+      return is_rows ? 32 : elements;
     case Component::scales:
+    case Component::flat:
       return elements;
     case Component::bias:
     case Component::index:
@@ -224,26 +239,37 @@ Error contradiction(const Sized& in) {
 }
 
 // Elements of one entry along an axis; 0 where the axis is not stored or has one entry for all.
-Result<std::int64_t> unit_of(const Sized& in, std::optional<std::size_t> axis, Dim dim) {
+Result<std::int64_t> unit_of(const Sized& in, std::optional<std::size_t> axis, Dim dim,
+                             bool is_rows) {
   if (!axis || *axis >= in.tensor.shape.size() || dim == Dim::none) return std::int64_t{0};
   const std::int64_t elements = dim_size(in.model, dim);
   const std::int64_t length = in.tensor.shape[*axis];
-  if (length == 1 && elements > 1 && in.place.component == Component::scales) {
-    return std::int64_t{0};
-  }
+  const std::int64_t most = unit_max(in.place.component, in.tensor.type, elements, is_rows);
+  if (length == 1 && elements > 1 && most == elements) return std::int64_t{0};
   const auto unit = stored_unit(elements, length);
-  if (!unit || *unit > unit_max(in.place.component, in.tensor.type, elements)) {
-    return contradiction(in);
-  }
+  if (!unit || *unit > most) return contradiction(in);
   return *axis + 1 == in.tensor.shape.size() ? *unit * in.block_length : *unit;
+}
+
+// bitsandbytes keeps a matrix of 4-bit elements as one column of bytes, row after row.
+bool is_flat(const Sized& in) {
+  if (in.place.component == Component::flat) return true;
+  const std::vector<std::int64_t>& shape = in.tensor.shape;
+  const WeightRow& row = *in.place.row;
+  return in.place.component == Component::values && in.tensor.type == "U8" && shape.size() == 2 &&
+         shape[1] == 1 && row.cols != Dim::none &&
+         shape[0] == ceil_div(dim_size(in.model, row.rows) * dim_size(in.model, row.cols), 2);
 }
 
 Result<Cut> cut_of(const Sized& in) {
   const WeightRow& row = *in.place.row;
-  const Axes axes = axes_of(in.place, in.tensor.shape.size());
-  const std::int64_t row_unit = TRY(unit_of(in, axes.rows, row.rows));
-  const std::int64_t col_unit = TRY(unit_of(in, axes.cols, row.cols));
-  const std::int64_t unit = row.cuts_columns ? col_unit : row_unit;
+  std::int64_t unit = 1;  // what is flat is divided in proportion
+  if (!is_flat(in)) {
+    const Axes axes = axes_of(in.place, in.tensor.shape.size());
+    const std::int64_t row_unit = TRY(unit_of(in, axes.rows, row.rows, true));
+    const std::int64_t col_unit = TRY(unit_of(in, axes.cols, row.cols, false));
+    unit = row.cuts_columns ? col_unit : row_unit;
+  }
   if (row.by == CutBy::nothing || unit == 0) return Cut{};
   const std::int64_t count = cut_count(in.model, row.by);
   const std::int64_t elements = dim_size(in.model, row.cuts_columns ? row.cols : row.rows);

@@ -58,6 +58,47 @@ TEST(DeriveWeights, ADraftingLayerIsAPartOfItsOwn) {
   EXPECT_EQ(experts, 256);
 }
 
+// Each scheme that config.json can name gives tensors that are then read as those of its matrices,
+// whatever the size of its groups.
+TEST(DeriveWeights, EveryGroupSizeOfEverySchemeIsTaken) {
+  constexpr Bytes kMatrices = 32LL * 218'103'808;  // elements of Llama-3.1-8B that are quantised
+  constexpr Bytes kPlain = 2LL * 128'256 * 4096 * 2 + 65LL * 4096 * 2;
+  const std::string ct =
+      R"({"quant_method":"compressed-tensors","format":"pack-quantized","ignore":["lm_head"],)"
+      R"("config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"strategy":)";
+  for (const std::int64_t group : {32, 64, 128, 256}) {
+    const std::string size = std::to_string(group);
+    const Bytes groups = kMatrices / group;
+    const struct {
+      std::string json;
+      Bytes bytes;  // of all matrices
+    } cases[] = {
+        {R"({"quant_method":"awq","bits":4,"group_size":)" + size + "}",
+         kMatrices / 2 + groups * 2 + groups / 2},
+        {R"({"quant_method":"gptq","bits":8,"group_size":)" + size + "}",
+         kMatrices + groups * 3 + 32LL * (6 * 4096 + 14'336) * 4},  // g_idx: of each input
+        {ct + R"("group","group_size":)" + size + R"(,"symmetric":false}}}})",
+         kMatrices / 2 + groups * 2 + groups / 2},
+    };
+    for (const auto& one : cases) {
+      SCOPED_TRACE(one.json);
+      HfConfig config = golden("llama-3.1-8b");
+      const Json json = *parse_json(R"({"quantization_config":)" + one.json + "}");
+      auto quantisation = read_quantisation(ConfigObject(json, "config.json's "));
+      ASSERT_TRUE(quantisation) << quantisation.error().message;
+      config.quantisation = std::move(*quantisation);
+      const auto derived = derive_weights(config);
+      ASSERT_TRUE(derived) << derived.error().message;
+      Bytes sum = 0;
+      for (const WeightGroup& weight : *derived) {
+        const bool is_loaded = weight.part != WeightPart::file_only;
+        sum += is_loaded ? weight.bytes_of_all() : 0;
+      }
+      EXPECT_EQ(sum, one.bytes + kPlain);
+    }
+  }
+}
+
 TEST(DeriveWeights, WhatOnlyHeadersCanTellIsRefused) {
   HfConfig config = golden("llama-3.1-8b");
   config.quantisation.unknown = "config.json's quantization_config.quant_method is \"magic\"";

@@ -71,6 +71,40 @@ TEST(WeightGroups, PackedColumnsAreCutByWordsAndScalesByGroups) {
             (Cut{CutBy::expert_ffn, true, 1, 96, 32}));
 }
 
+TEST(WeightGroups, ZeroPointsArePackedAlongRowsAndHaveOneAGroupOfColumns) {
+  ModelSpec model = small_experts();
+  model.experts = {};
+  model.ffn = 512;
+  const std::string down = "model.layers.0.mlp.down_proj";  // [128, 512]
+  EXPECT_EQ(group_of(model, {down + ".qzeros", "I32", {4, 16}, 256}).cut,
+            (Cut{CutBy::ffn, true, 1, 512, 128}));
+  EXPECT_EQ(group_of(model, {down + ".weight_zero_point", "I32", {16, 4}, 256}).cut,
+            (Cut{CutBy::ffn, true, 1, 512, 128}));
+  EXPECT_EQ(group_of(model, {down + ".qzeros", "I32", {1, 16}, 64}).cut, Cut{});
+  EXPECT_NE(refusal(model, {down + ".qzeros", "I32", {4, 3}, 48}), "");  // 43 rows to a word
+}
+
+TEST(WeightGroups, FourBitsOfBitsandbytesLieFlatAndAreCutInProportion) {
+  const ModelSpec model = small_experts();
+  const std::string q = "model.layers.0.self_attn.q_proj";  // [128, 128]
+  const std::string o = "model.layers.0.self_attn.o_proj";
+  const Cut rows{CutBy::heads, false, 32, 4, 1};
+  const Cut cols{CutBy::heads, true, 32, 4, 1};
+  EXPECT_EQ(group_of(model, {q + ".weight", "U8", {8192, 1}, 8192}).cut, rows);
+  EXPECT_EQ(group_of(model, {o + ".weight", "U8", {8192, 1}, 8192}).cut, cols);
+  EXPECT_EQ(group_of(model, {q + ".weight.absmax", "U8", {256}, 256}).cut, rows);
+  for (const char* of_all :
+       {".weight.quant_map", ".weight.nested_absmax", ".weight.nested_quant_map"}) {
+    const WeightGroup group = group_of(model, {q + of_all, "F32", {16}, 64});
+    EXPECT_EQ(group.part, WeightPart::attention) << of_all;
+    EXPECT_EQ(group.cut, Cut{}) << of_all;
+  }
+  EXPECT_EQ(group_of(model, {q + ".weight.quant_state.bitsandbytes__nf4", "U8", {80}, 80}).part,
+            WeightPart::file_only);
+  EXPECT_EQ(group_of(model, {q + ".SCB", "F32", {128}, 512}).cut, rows);
+  EXPECT_NE(refusal(model, {q + ".weight", "U8", {8191, 1}, 8191}), "");
+}
+
 TEST(WeightGroups, BiasesFollowRowsAndStayWholeBesideCutColumns) {
   const ModelSpec model = small_experts();
   const std::string attn = "model.layers.0.self_attn.";
