@@ -27,6 +27,13 @@ DeviceBudget decide_device_budget(const Device& device, Bytes start,
     if (device.is_unified) budget.limit = std::max<Bytes>(0, budget.limit - kHostFloor);
     budget.free_before_weights = std::max<Bytes>(0, budget.limit - start);
   }
+  // Measured with other communicators than these, perhaps.
+  if (!assumed_free && budget.limit > device.memory_free) {
+    budget.limit = device.memory_free;
+    budget.free_before_weights =
+        std::min(budget.free_before_weights, std::max<Bytes>(0, budget.limit - start));
+    budget.source = "free now";
+  }
   if (options.device_memory && *options.device_memory < budget.limit) {
     budget.limit = *options.device_memory;
     budget.free_before_weights =

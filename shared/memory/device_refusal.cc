@@ -262,13 +262,20 @@ class Refusal {
   void sglang_auto() {
     Bytes least = in_.ranks.front().device->memory_total;
     for (const RankShape& rank : in_.ranks) least = std::min(least, rank.device->memory_total);
-    const Millionths fraction =
-        sglang_auto_fraction({.device_mib = least / kMiB,
-                              .tp = in_.tp,
-                              .is_latent = in_.model->latent.has_value(),
-                              .chunked_prefill = in_.chunked_prefill_size.value_or(0),
-                              .graph_batch = in_.cuda_graph_max_bs.value_or(0),
-                              .has_deepep = in_.setting.ep > 1});
+    SglangLaunch launch{.device_mib = least / kMiB,
+                        .tp = in_.tp,
+                        .is_latent = in_.model->latent.has_value(),
+                        .chunked_prefill = in_.chunked_prefill_size.value_or(0),
+                        .graph_batch = in_.cuda_graph_max_bs,
+                        .requests = in_.max_running_requests.value_or(0),
+                        .has_vision = in_.model->vision.has_value(),
+                        .has_deepep = in_.setting.ep > 1};
+    // Kimi's config has names of its own for them.
+    if (in_.model->vision && in_.model->vision->kind != "moonvit") {
+      launch.vision_layers = in_.model->vision->layers;
+      launch.vision_hidden = in_.model->vision->hidden;
+    }
+    const Millionths fraction = sglang_auto_fraction(launch);
     lines_.push_back(
         fmt::format("  SGLang's auto would be {} on such a device", format_fraction(fraction)));
   }

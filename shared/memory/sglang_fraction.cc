@@ -28,14 +28,29 @@ std::int64_t prefill_graph_count(Tokens largest) {
   return count;
 }
 
+// Only what it chose itself is lowered to the requests that may run.
+std::int64_t graph_batch(const SglangLaunch& launch) {
+  if (launch.graph_batch) return *launch.graph_batch;
+  const std::int64_t batch = default_graph_batch(launch.device_mib * kMiB, launch.tp);
+  return launch.requests > 0 ? std::min(batch, launch.requests) : batch;
+}
+
+// A tower as large as ViT-L takes a twentieth off, a larger one more.
+double vision_factor(const SglangLaunch& launch) {
+  if (!launch.has_vision) return 1;
+  const auto hidden = static_cast<double>(launch.vision_hidden);
+  const double size =
+      static_cast<double>(launch.vision_layers) * hidden * hidden / (24.0 * 1024 * 1024);
+  return 0.95 * std::clamp(1 - 0.1 * (size - 1), 0.8, 1.05);
+}
+
 }  // namespace
 
 Millionths sglang_auto_fraction(const SglangLaunch& launch) {
   const Bytes total = launch.device_mib * kMiB;
   const Tokens chunk =
       launch.chunked_prefill > 0 ? launch.chunked_prefill : default_step_tokens(total);
-  const auto batch = static_cast<double>(
-      launch.graph_batch > 0 ? launch.graph_batch : default_graph_batch(total, launch.tp));
+  const auto batch = static_cast<double>(graph_batch(launch));
   // In MiB.
   double reserved = 512 + 1.5 * static_cast<double>(std::max<Tokens>(chunk, 2048)) +
                     1024 * static_cast<double>(launch.tp) / 8 + 2 * batch;
@@ -49,7 +64,8 @@ Millionths sglang_auto_fraction(const SglangLaunch& launch) {
   if (total > 60 * kGiB) reserved = std::max(reserved, 10'240.0);
   if (launch.has_deepep) reserved += 2048;
   const auto device = static_cast<double>(launch.device_mib);
-  return std::llround((device - reserved) / device * 1000) * kFractionStep;
+  const double fraction = std::round((device - reserved) / device * 1000) / 1000;
+  return std::llround(fraction * vision_factor(launch) * 1000) * kFractionStep;
 }
 
 Bytes sglang_request_table_bytes(std::int64_t requests, Tokens context_length) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "shared/base/units.h"
 #include "shared/options/fraction.h"
@@ -16,8 +17,13 @@ struct SglangLaunch {
   std::int64_t tp = 1;
   std::int64_t dp_attention = 0;  // its size; 0: off
   bool is_latent = false;
-  Tokens chunked_prefill = 0;    // 0: by the device's memory
-  std::int64_t graph_batch = 0;  // 0: by the device's memory
+  Tokens chunked_prefill = 0;                    // 0: by the device's memory
+  std::optional<std::int64_t> graph_batch = {};  // 0: no graphs; unset: by the device's memory
+  std::int64_t requests = 0;  // that may run: graphs for more are not captured; 0: not said
+  bool has_vision = false;
+  // Of the tower as its config names them for all to see; else as SGLang supposes.
+  std::int64_t vision_layers = 24;
+  std::int64_t vision_hidden = 1024;
   bool has_prefill_graphs = true;
   bool has_deepep = false;
 };

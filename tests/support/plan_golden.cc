@@ -150,7 +150,13 @@ Result<Json> run_formula(std::string_view name, const Json& inputs) {
                               .dp_attention = count(inputs, "dp_attention"),
                               .is_latent = flag(inputs, "latent"),
                               .chunked_prefill = count(inputs, "chunked_prefill"),
-                              .graph_batch = count(inputs, "graph_batch"),
+                              .graph_batch = inputs.find("graph_batch") == nullptr
+                                                 ? std::nullopt
+                                                 : std::optional(count(inputs, "graph_batch")),
+                              .requests = count(inputs, "requests"),
+                              .has_vision = flag(inputs, "vision"),
+                              .vision_layers = count(inputs, "vision_layers", 24),
+                              .vision_hidden = count(inputs, "vision_hidden", 1024),
                               .has_deepep = flag(inputs, "deepep")});
     return Json::object({{"fraction", static_cast<double>(fraction) / kWhole}});
   }

@@ -20,7 +20,7 @@ TEST(DeviceBudget, IsWhatIsFreeAndTheBaseIsThatWithoutTheStart) {
 }
 
 TEST(DeviceBudget, WhatWasMeasuredOrAssumedBeforeWeightsWins) {
-  Device device = device_with(80 * kGiB);
+  Device device = device_with(95 * kGiB);
   device.free_before_weights = 94 * kGiB;
   const DeviceBudget measured = decide_device_budget(device, kGiB, {}, {});
   EXPECT_EQ(measured.free_before_weights, 94 * kGiB);
@@ -29,6 +29,15 @@ TEST(DeviceBudget, WhatWasMeasuredOrAssumedBeforeWeightsWins) {
   const DeviceBudget assumed = decide_device_budget(device, kGiB, 50 * kGiB, {});
   EXPECT_EQ(assumed.limit, 51 * kGiB);
   EXPECT_EQ(assumed.trust, Trust::assumed);
+}
+
+// Described with the communicators of tensor parallelism; those of experts take more.
+TEST(DeviceBudget, WhatIsMeasuredBeforeWeightsNeverMakesMoreThanIsFree) {
+  Device device = device_with(95 * kGiB);
+  device.free_before_weights = 94 * kGiB;
+  const DeviceBudget budget = decide_device_budget(device, 4 * kGiB, {}, {});
+  EXPECT_EQ(budget.limit, 95 * kGiB);
+  EXPECT_EQ(budget.free_before_weights, 91 * kGiB);
 }
 
 TEST(DeviceBudget, ALimitBelowTheCardCounts) {

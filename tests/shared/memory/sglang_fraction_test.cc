@@ -44,6 +44,29 @@ TEST(SglangFraction, AForcedChunkIsReservedFor) {
             660'000);
 }
 
+TEST(SglangFraction, ItsOwnGraphsGoNoFurtherThanTheRequestsThatMayRun) {
+  const SglangLaunch launch{.device_mib = 81'559, .tp = 8};
+  EXPECT_EQ(sglang_auto_fraction(launch), 812'000);
+  SglangLaunch few = launch;
+  few.requests = 16;
+  EXPECT_EQ(sglang_auto_fraction(few), 824'000);
+  few.graph_batch = 512;  // what is given stays
+  EXPECT_EQ(sglang_auto_fraction(few), 812'000);
+  SglangLaunch none = launch;
+  none.graph_batch = 0;
+  EXPECT_EQ(sglang_auto_fraction(none), 825'000);
+}
+
+TEST(SglangFraction, AVisionTowerTakesATwentiethOffAndMoreWhereItIsLarge) {
+  SglangLaunch launch{.device_mib = 143'771, .tp = 8, .is_latent = true, .has_vision = true};
+  EXPECT_EQ(sglang_auto_fraction(launch), 842'000);  // 0.886 x 0.95
+  launch.vision_layers = 27;
+  launch.vision_hidden = 1152;  // SigLIP: 1.42 times as large
+  EXPECT_EQ(sglang_auto_fraction(launch), 806'000);
+  launch.vision_hidden = 8192;
+  EXPECT_EQ(sglang_auto_fraction(launch), 673'000);  // 0.886 x 0.95 x 0.8
+}
+
 TEST(SglangFraction, ItsRequestTableIsTwoGiBFor2048RequestsOf262144Tokens) {
   const Bytes bytes = sglang_request_table_bytes(2048, 262'144);
   EXPECT_GE(bytes, 2 * kGiB);
