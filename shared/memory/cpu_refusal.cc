@@ -12,6 +12,7 @@
 #include "shared/memory/plan_refusal.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/memory/step_message.h"
+#include "shared/memory/window_text.h"
 #include "shared/options/option_value.h"
 
 namespace plimsoll {
@@ -54,12 +55,6 @@ std::vector<std::string> option_lines(const PlanProblem& problem, const OptionSe
   return lines;
 }
 
-// Rounded up to what people type, where that is still there to give.
-std::string device_memory_text(Bytes bytes, Bytes available) {
-  const Bytes rounded = round_up(bytes, kMiB);
-  return format_exact_bytes(rounded <= available ? rounded : bytes);
-}
-
 std::vector<std::string> remedies(const PlanQuestion& question, const PlanProblem& problem,
                                   const MemoryWindow& window, Bytes needed) {
   const MemoryBudget& budget = problem.budget;
@@ -68,21 +63,19 @@ std::vector<std::string> remedies(const PlanQuestion& question, const PlanProble
        {"mem-fraction-static", "gpu-memory-utilization", "kv-cache-bytes"}) {
     const OptionWindow* open = window.open(name);
     if (open == nullptr) continue;
-    const bool is_size = name == "kv-cache-bytes";
-    lines.push_back(
-        fmt::format("  --{} {} to {}", name,
-                    is_size ? format_exact_bytes(open->low) : format_fraction(open->low),
-                    is_size ? format_exact_bytes(open->high) : format_fraction(open->high)));
+    lines.push_back(fmt::format("  --{} {}", name, window_range(*open)));
   }
   if (const OptionWindow* memory = window.open("device-memory")) {
-    lines.push_back(fmt::format("  --device-memory {} or more, up to {}",
-                                device_memory_text(memory->low, memory->high),
-                                format_bytes(memory->high)));
+    lines.push_back(fmt::format("  --device-memory {}", window_range(*memory)));
   }
   for (const std::string_view name :
        {"context-length", "max-running-requests", "chunked-prefill-size", "max-total-tokens"}) {
     const OptionWindow* open = window.open(name);
     if (open != nullptr) lines.push_back(fmt::format("  --{} {} or less", name, open->high));
+  }
+  for (const std::string_view name : {"tp", "dp"}) {
+    const OptionWindow* open = window.open(name);
+    if (open != nullptr) lines.push_back(fmt::format("  --{} {}", name, window_range(*open)));
   }
   for (std::string& line : find_changes(question, problem, window)) {
     lines.push_back(std::move(line));

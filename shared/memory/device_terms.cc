@@ -280,6 +280,12 @@ std::int64_t default_graph_batch(Bytes device_total, std::int64_t tp) {
   return tp < 4 ? step.graph_batch : step.graph_batch_large;
 }
 
+std::optional<Bytes> next_smaller_defaults(Bytes device_total) {
+  const Ladder* const own = &ladder_of(device_total);
+  if (own == kLadder.begin()) return std::nullopt;
+  return (own - 1)->below - 1;
+}
+
 TermBytes device_term_bytes(const DeviceTermInputs& in) {
   const Device& device = *in.rank.device;
   TermBytes bytes;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,5 +61,7 @@ Bytes device_margin(Bytes device_total);
 // By the device's memory, as servers do: 2,048 to 16,384 tokens; 8 to 512 requests.
 Tokens default_step_tokens(Bytes device_total);
 std::int64_t default_graph_batch(Bytes device_total, std::int64_t tp);
+// The largest device that has smaller defaults; nullopt: none has.
+std::optional<Bytes> next_smaller_defaults(Bytes device_total);
 
 }  // namespace plimsoll

@@ -82,6 +82,16 @@ Status find_gpus(const Options& options, Machine& machine) {
 
 }  // namespace
 
+std::optional<Machine> machine_of_ranks(const Machine& machine, const Options& options) {
+  const Result<DeviceChoice> choice = parse_device_choice(options.devices);
+  if (!choice || choice->kind != DeviceKind::simulated || choice->sizes.empty()) {
+    return std::nullopt;
+  }
+  Machine made = machine;
+  make_simulated(*choice, options.tp * options.dp, made);
+  return made;
+}
+
 Result<Machine> find_machine(const Options& options) {
   const DeviceChoice choice = TRY(parse_device_choice(options.devices));
   Machine machine =

@@ -1,6 +1,8 @@
 // MachineSource: the machine that options mean: this one, a description, or simulated devices.
 #pragma once
 
+#include <optional>
+
 #include "shared/base/result.h"
 #include "shared/machine/machine.h"
 #include "shared/options/options.h"
@@ -12,5 +14,9 @@ namespace plimsoll {
 // Errors: those of reading; Code::invalid where a description has no devices of the kind; and
 // Code::unavailable where this machine has no GPU.
 Result<Machine> find_machine(const Options& options);
+
+// With as many simulated devices as there are ranks, where the options give their sizes; nullopt:
+// the devices are those of `machine`, whatever the layout.
+std::optional<Machine> machine_of_ranks(const Machine& machine, const Options& options);
 
 }  // namespace plimsoll

@@ -95,28 +95,62 @@ Tokens decide_context(const FitInputs& in, std::int64_t requests) {
   return std::max(floor, block * kKvBlockTokens);
 }
 
+// What was lowered to make room: KV then stays at what one request needs, until all of it is as
+// it was asked for. So no memory that is added ever shrinks KV.
+enum class Lowered { nothing, requests_or_step };
+
 std::int64_t decide_requests(const FitInputs& in, Tokens context) {
   if (in.max_running_requests) return *in.max_running_requests;
   return largest_that(1, in.requests_default,
                       [&](std::int64_t requests) { return is_enough(in, context, requests); });
 }
 
-Fit decide_with_step(const FitInputs& in) {
-  const Tokens context = decide_context(in, in.max_running_requests.value_or(in.requests_default));
-  const std::int64_t requests = decide_requests(in, context);
+// Of a rule that gives what is left: SGLang's fraction and bytes say how much, whatever is beside.
+bool takes_what_is_left(const FitInputs& in) {
+  return in.rule == KvRule::utilization || (in.rule == KvRule::demand && in.on_devices);
+}
+
+// To the byte, not to what is left of whole blocks: what a utilization claims does not depend on
+// what else is lowered, and neither must this.
+bool claim_is_within(const FitInputs& in, const StepShape& step, Blocks wanted) {
+  if (in.rule != KvRule::utilization) return true;
+  return std::ranges::all_of(in.ranks, [&](const RankShape& rank) {
+    const Bytes kv = kv_bytes_by_rule(in, rank, step);
+    if (whole_blocks(kv, rank) > wanted) return true;  // another rank decides
+    return kv + ledger_bytes(in, rank, step).sum() <= rank.budget;
+  });
+}
+
+Fit fit_of(const FitInputs& in, Tokens context, std::int64_t requests, Lowered lowered) {
   Fit fit{.step = step_shape(in, context, requests)};
   const Blocks room = blocks_that_fit(in, fit.step);
   const KvNeed need = kv_need(in, fit.step, false);
+  const bool is_held = lowered != Lowered::nothing && takes_what_is_left(in);
+  const Blocks most = is_held && !in.max_total_tokens ? blocks_of_tokens(context) : kNoBound;
   const bool can_start =
       in.rule != KvRule::utilization || std::ranges::all_of(in.ranks, [&](const RankShape& rank) {
         return rank.device == nullptr ||
                share_of_bytes_up(rank.device->memory_total, in.fraction) <= rank.free_at_start;
       });
   fit.holds_one = need.holds_one;
-  fit.is_within = room >= need.needed && can_start;
+  fit.is_within = room >= need.needed && can_start && claim_is_within(in, fit.step, need.wanted);
   fit.fits = fit.holds_one && fit.is_within;
-  fit.kv_blocks = fit.fits ? std::min(need.wanted, room) : std::max<Blocks>(0, need.needed);
+  fit.kv_blocks = fit.fits ? std::min({need.wanted, room, most}) : std::max<Blocks>(0, need.needed);
   return fit;
+}
+
+// With the step that is the default: the longest context, or fewer requests at the shortest.
+Fit decide_with_step(const FitInputs& in, Lowered lowered) {
+  const std::int64_t asked = in.max_running_requests.value_or(in.requests_default);
+  const Tokens context = decide_context(in, asked);
+  const std::int64_t requests = decide_requests(in, context);
+  return fit_of(in, context, requests, requests < asked ? Lowered::requests_or_step : lowered);
+}
+
+// Whether all requests that are asked for can run beside one another with this step.
+bool keeps_requests(const FitInputs& in, const Fit& fit) {
+  return fit.fits &&
+         fit.step.max_running_requests == in.max_running_requests.value_or(in.requests_default);
 }
 
 }  // namespace
@@ -157,16 +191,60 @@ Bytes kv_bytes_by_rule(const FitInputs& in, const RankShape& rank, const StepSha
          (bytes.sum() - start_bytes(bytes) - bytes[Term::margin]);
 }
 
-Fit decide_fit(const FitInputs& in) {
-  Fit fit = decide_with_step(in);
-  if (fit.fits || !in.on_devices || in.chunked_prefill_size) return fit;
+namespace {
+
+// The context gives way first, then the step (of devices), then requests.
+Fit decide_with_defaults(const FitInputs& in) {
+  const Fit fit = decide_with_step(in, Lowered::nothing);
+  if (!in.on_devices || in.chunked_prefill_size || keeps_requests(in, fit)) return fit;
   FitInputs smaller = in;
+  Fit lowered = fit;
   while (smaller.step_tokens_default > kStepTokensFloorDevice) {
     smaller.step_tokens_default = std::max(smaller.step_tokens_default / 2, kStepTokensFloorDevice);
-    const Fit lowered = decide_with_step(smaller);
-    if (lowered.fits) return lowered;
+    smaller.context_length = in.context_length.value_or(context_floor(in));
+    lowered = decide_with_step(smaller, Lowered::requests_or_step);
+    if (keeps_requests(in, lowered)) return lowered;
   }
-  return fit;
+  return lowered.fits ? lowered : fit;
+}
+
+// Where the smallest devices are so much smaller, with the defaults of those.
+Fit decide_on_smaller(const FitInputs& in) {
+  FitInputs smaller = in;
+  smaller.step_tokens_default = in.smaller->step_tokens;
+  smaller.graph_batch_default = in.smaller->graph_batch;
+  const auto total = [](const RankShape& rank) { return rank.device->memory_total; };
+  const Bytes smallest = total(*std::ranges::min_element(in.ranks, {}, total));
+  std::vector<Device> devices;
+  devices.reserve(in.ranks.size());
+  for (RankShape& rank : smaller.ranks) {
+    if (total(rank) > smallest) continue;
+    devices.push_back(*rank.device);
+    devices.back().memory_total -= in.smaller->above;
+    rank.device = &devices.back();
+    rank.budget -= in.smaller->above;
+    rank.free_at_start -= in.smaller->above;
+  }
+  return decide_with_defaults(smaller);
+}
+
+}  // namespace
+
+// A slightly larger device may have defaults that take more than it has more: until it has enough
+// for both, it keeps those of the smaller one, and no less KV.
+Fit decide_fit(const FitInputs& in) {
+  const Fit fit = decide_with_defaults(in);
+  const bool is_all_given = in.chunked_prefill_size && in.cuda_graph_max_bs;
+  if (!in.smaller || is_all_given || !takes_what_is_left(in) || in.max_total_tokens) return fit;
+  const Fit before = decide_on_smaller(in);
+  if (!before.fits || (fit.fits && fit.kv_blocks >= before.kv_blocks)) return fit;
+  FitInputs kept = in;
+  kept.step_tokens_default = before.step.step_tokens_max;
+  kept.graph_batch_default = in.smaller->graph_batch;
+  Fit same =
+      fit_of(kept, before.step.context_length, before.step.max_running_requests, Lowered::nothing);
+  same.kv_blocks = std::min(same.kv_blocks, before.kv_blocks);
+  return same.fits ? same : fit;
 }
 
 Fit least_fit(const FitInputs& in) {

@@ -1,8 +1,8 @@
 // MemoryFit: decides what options left to `auto`: context, requests, graphs and KV blocks.
 //
 // KV is sized by one of five rules. By demand it is what the requests need, never more; the others
-// say how much. Order: an undecided context is lowered first, then undecided requests, then (on
-// GPUs) an undecided step.
+// say how much. Order: an undecided context is lowered first, then (on GPUs) an undecided step,
+// then undecided requests.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,13 @@ struct Override {
   }
 };
 
+// What smaller devices begin with, and by how much ours are larger than the largest of those.
+struct SmallerDefaults {
+  Tokens step_tokens = 0;
+  std::int64_t graph_batch = 0;
+  Bytes above = 0;
+};
+
 // The same in every replica.
 struct FitInputs {
   const ModelSpec* model = nullptr;
@@ -67,6 +74,7 @@ struct FitInputs {
   std::int64_t requests_default = kRunningRequestsDefault;
   Tokens step_tokens_default = kStepTokensDefault;
   std::int64_t graph_batch_default = 0;
+  std::optional<SmallerDefaults> smaller;
 };
 
 struct Fit {

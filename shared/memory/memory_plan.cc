@@ -282,7 +282,7 @@ Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
   } else {
     const PlanQuestion question{
         .machine = machine, .model = model, .options = options, .draft = draft};
-    plan.refusal = does_not_fit(refusal_message(question, problem, find_window(problem)));
+    plan.refusal = does_not_fit(refusal_message(question, problem, find_window(question, problem)));
   }
   return plan;
 }
@@ -290,7 +290,8 @@ Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
 Result<MemoryWindow> plan_window(const Machine& machine, const ModelSpec& model,
                                  const OptionSet& options, const ModelSpec* draft) {
   const PlanProblem problem = TRY(make_problem(machine, model, options.values, draft));
-  return find_window(problem);
+  return find_window({.machine = machine, .model = model, .options = options, .draft = draft},
+                     problem);
 }
 
 }  // namespace plimsoll

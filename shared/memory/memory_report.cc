@@ -59,10 +59,8 @@ namespace {
 
 // "8 heads, 1 KV head on NVIDIA H200 (140.40 GiB, 2.05 GiB of it held by others)".
 std::string device_text(const RankPlan& rank) {
-  std::string text =
-      fmt::format("{} head{}, {} KV head{} on {}", rank.shard.heads.size(),
-                  rank.shard.heads.size() == 1 ? "" : "s", rank.shard.kv_heads.size(),
-                  rank.shard.kv_heads.size() == 1 ? "" : "s", rank.device_name);
+  std::string text = fmt::format("{}, {} on {}", counted(rank.shard.heads.size(), "head"),
+                                 counted(rank.shard.kv_heads.size(), "KV head"), rank.device_name);
   text += fmt::format(" ({}", format_bytes(rank.device_total));
   if (rank.held_by_others > 0) {
     text += fmt::format(", {} not free", format_bytes(rank.held_by_others));
@@ -75,10 +73,9 @@ std::string device_text(const RankPlan& rank) {
 std::string rank_text(const RankPlan& rank) {
   if (rank.device >= 0) return device_text(rank);
   std::string text =
-      fmt::format("{} head{}, {} KV head{}, {} ffn columns, {} thread{}", rank.shard.heads.size(),
-                  rank.shard.heads.size() == 1 ? "" : "s", rank.shard.kv_heads.size(),
-                  rank.shard.kv_heads.size() == 1 ? "" : "s", grouped(rank.shard.ffn.size()),
-                  rank.threads, rank.threads == 1 ? "" : "s");
+      fmt::format("{}, {}, {}, {}", counted(rank.shard.heads.size(), "head"),
+                  counted(rank.shard.kv_heads.size(), "KV head"),
+                  counted(rank.shard.ffn.size(), "ffn column"), counted(rank.threads, "thread"));
   if (!rank.cpus.empty()) text += fmt::format(", bound to NUMA node {}", rank.numa_node);
   return text;
 }
@@ -119,21 +116,20 @@ std::string ledger(const RankGroup& group) {
 std::string memory_summary(const MemoryPlan& plan) {
   const PlanDecisions& decided = plan.decisions;
   std::string out = fmt::format(
-      "{}: {} replica{} of {} rank{}, {} for each rank ({})\n",
-      plan.refusal ? "does not fit" : "fits", plan.dp, plan.dp == 1 ? "" : "s", plan.tp,
-      plan.tp == 1 ? "" : "s",
+      "{}: {} of {}, {} for each rank ({})\n", plan.refusal ? "does not fit" : "fits",
+      counted(plan.dp, "replica"), counted(plan.tp, "rank"),
       format_bytes(plan.ranks.empty() ? Bytes{0} : plan.ranks.front().budget), plan.budget_source);
-  out += fmt::format(
-      "context {} tokens, {} running requests, steps of up to {} tokens, KV for {} tokens a "
-      "replica\n",
-      grouped(decided.context_length), decided.max_running_requests,
-      grouped(decided.step_tokens_max), grouped(decided.kv_blocks * kKvBlockTokens));
+  out += fmt::format("context {}, {}, steps of up to {}, KV for {} a replica\n",
+                     counted(decided.context_length, "token"),
+                     counted(decided.max_running_requests, "running request"),
+                     counted(decided.step_tokens_max, "token"),
+                     counted(decided.kv_blocks * kKvBlockTokens, "token"));
   if (plan.devices == "cpu") return out;
   out += fmt::format(
       "KV {} of {} B a token and rank ({}), decode graphs {}\n", format_bytes(plan.kv.bytes),
       grouped(plan.kv.bytes_per_token), kv_type_name(decided.kv_type),
       decided.cuda_graph_max_bs == 0 ? "off"
-                                     : fmt::format("up to {} requests", decided.cuda_graph_max_bs));
+                                     : "up to " + counted(decided.cuda_graph_max_bs, "request"));
   return out;
 }
 

@@ -247,4 +247,8 @@ std::string grouped(std::int64_t value) {
   return text;
 }
 
+std::string counted(std::int64_t value, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped(value), noun, value == 1 ? "" : "s");
+}
+
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shared/base/units.h"
@@ -94,5 +95,7 @@ std::string cpu_term_formula(const TermInputs& in, Term term);
 Bytes kv_block_bytes(const ModelSpec& model, const RankShard& shard);
 
 std::string grouped(std::int64_t value);  // "1,024"
+// "1 request", "1,024 requests".
+std::string counted(std::int64_t value, std::string_view noun);
 
 }  // namespace plimsoll

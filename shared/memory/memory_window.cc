@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/memory/layout_window.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/memory/search.h"
 #include "shared/options/option_table.h"
@@ -215,7 +216,7 @@ const OptionWindow* MemoryWindow::open(std::string_view option) const {
   return found == nullptr || found->is_empty ? nullptr : found;
 }
 
-MemoryWindow find_window(const PlanProblem& problem) {
+MemoryWindow find_window(const PlanQuestion& question, const PlanProblem& problem) {
   const FitInputs& in = problem.fit;
   MemoryWindow window;
   add_rules(in, window);
@@ -235,6 +236,7 @@ MemoryWindow find_window(const PlanProblem& problem) {
       "activations of that many tokens"));
   add_total_tokens(in, window);
   if (in.on_devices) add_device_options(in, window);
+  add_layout_windows(question, problem, window);
   if (in.rule == KvRule::static_fraction) window.fraction_of_any_kv = fraction_of_any_kv(in);
   return window;
 }

@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "shared/memory/graph_sizes.h"
+#include "shared/memory/machine_source.h"
 #include "shared/memory/memory_terms.h"
 #include "shared/memory/rank_ledger.h"
+#include "shared/memory/window_text.h"
 #include "shared/options/option_value.h"
 
 namespace plimsoll {
@@ -25,8 +27,9 @@ struct Outcome {
 // With other options (and without the draft); unset where it does not fit.
 std::optional<Outcome> outcome_of(const PlanQuestion& question, const Options& options,
                                   bool with_draft = true) {
-  const Result<PlanProblem> problem = make_problem(question.machine, question.model, options,
-                                                   with_draft ? question.draft : nullptr);
+  const std::optional<Machine> made = machine_of_ranks(question.machine, options);
+  const Result<PlanProblem> problem = make_problem(made ? *made : question.machine, question.model,
+                                                   options, with_draft ? question.draft : nullptr);
   if (!problem) return std::nullopt;
   const Fit fit = decide_fit(problem->fit);
   if (!fit.fits) return std::nullopt;
@@ -58,7 +61,8 @@ class Finder {
               &Options::chunked_prefill_size);
     dispatch_tokens();
     kv_type();
-    more_ranks();
+    layout("tp", &Options::tp);
+    layout("dp", &Options::dp);
     without_draft();
     return std::move(lines_);
   }
@@ -135,15 +139,15 @@ class Finder {
                     grouped(problem_.fit.ranks.front().kv_token_bytes)));
   }
 
-  void more_ranks() {
-    const std::int64_t devices = std::ssize(question_.machine.devices);
-    for (std::int64_t tp = options().tp * 2; tp * options().dp <= devices; tp *= 2) {
-      Options changed = options();
-      changed.tp = tp;
-      if (const auto outcome = outcome_of(question_, changed)) {
-        add(fmt::format("--tp {}", tp), *outcome);
-        return;
-      }
+  // The nearest number of ranks or replicas that works.
+  void layout(std::string_view name, std::int64_t Options::*field) {
+    const OptionWindow* open = window_.open(name);
+    if (open == nullptr) return;
+    Options changed = options();
+    changed.*field = std::clamp(changed.*field, open->low, open->high);
+    if (const auto outcome = outcome_of(question_, changed)) {
+      add(fmt::format("--{} {}", name, changed.*field), *outcome,
+          open->low == open->high ? "" : window_range(*open) + " work");
     }
   }
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "shared/memory/rank_ledger.h"
+#include "shared/model/packed_rank.h"
 #include "shared/model/weight_share.h"
 #include "shared/options/assumption.h"
 #include "shared/options/device_choice.h"
@@ -68,7 +69,7 @@ Status check_cpu(const ModelSpec& model, const Options& options) {
       "--machine FILE)");
 }
 
-Status check_devices(const Machine& machine, const Options& options) {
+Status check_devices(const Machine& machine, const ModelSpec& model, const Options& options) {
   const std::int64_t ranks = options.tp * options.dp;
   if (ranks > std::ssize(machine.devices)) {
     return invalid(
@@ -76,6 +77,10 @@ Status check_devices(const Machine& machine, const Options& options) {
                     "{} {}; lower tp or dp",
                     options.tp, options.dp, ranks, machine.devices.size() == 1 ? "is" : "are",
                     machine.devices.size()));
+  }
+  if (options.ep > 1 && model.experts.count == 0) {
+    return invalid(
+        fmt::format("ep: {} divides experts, and this model has none; leave it 1", options.ep));
   }
   if (ranks % options.ep != 0) {
     return invalid(
@@ -162,8 +167,17 @@ Status check_cpu_assumptions(const FitInputs& fit, const Assumed& assumed) {
 
 // --- CPU ranks -------------------------------------------------------------------------------
 
+const std::vector<Bytes>& packed_weights(const ModelSpec& model, const ShardPlan& shards,
+                                         PackedWeights& packed) {
+  std::vector<Bytes>& ranks = packed[std::ssize(shards.ranks)];
+  if (ranks.empty()) {
+    for (const RankShard& shard : shards.ranks) ranks.push_back(packed_rank_bytes(model, shard));
+  }
+  return ranks;
+}
+
 Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Options& options,
-                     const Assumed& assumed, PlanProblem& problem) {
+                     const Assumed& assumed, PackedWeights& packed_of, PlanProblem& problem) {
   TRY(check_cpu_assumptions(problem.fit, assumed));
   problem.budget = decide_budget(machine, options);
   if (assumed.free) {
@@ -192,7 +206,7 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
   const std::int64_t sharers = is_shared ? options.dp : 1;
   for (const RankShard& shard : problem.shards.ranks) {
     const bool is_leader = problem.fit.ranks.empty();
-    const Bytes packed = rank_weights(model, shard).bytes();
+    const Bytes packed = packed_weights(model, problem.shards, packed_of)[problem.fit.ranks.size()];
     problem.fit.ranks.push_back(
         {.shard = shard,
          .weights = ceil_div(packed, sharers),
@@ -306,7 +320,7 @@ void set_budgets(const Options& options, const Assumed& assumed, PlanProblem& pr
 
 Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Options& options,
                         const ModelSpec* draft, const Assumed& assumed, PlanProblem& problem) {
-  TRY(check_devices(machine, options));
+  TRY(check_devices(machine, model, options));
   std::vector<RankShape> shapes = replica_shapes(model, problem.shards, problem.kv_type, assumed);
   if (draft != nullptr) {
     TRY(add_draft(*draft, options, problem.kv_type, assumed, shapes));
@@ -331,6 +345,11 @@ Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Op
   fit.requests_default = kRunningRequestsDefaultDevice;
   fit.step_tokens_default = default_step_tokens(smallest);
   fit.graph_batch_default = default_graph_batch(smallest, options.tp);
+  if (const std::optional<Bytes> edge = next_smaller_defaults(smallest)) {
+    fit.smaller = {.step_tokens = default_step_tokens(*edge),
+                   .graph_batch = default_graph_batch(*edge, options.tp),
+                   .above = smallest - *edge};
+  }
   fit.cuda_graph_max_bs = options.cuda_graph_max_bs;
   set_budgets(options, assumed, problem);
   return {};
@@ -347,7 +366,8 @@ Result<KvType> kv_type_of(const Options& options, bool on_devices) {
 }  // namespace
 
 Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
-                                 const Options& options, const ModelSpec* draft) {
+                                 const Options& options, const ModelSpec* draft,
+                                 PackedWeights* packed) {
   const bool on_devices = !machine.devices.empty();
   TRY(check_options(model, options));
   if (!on_devices) TRY(check_cpu(model, options));
@@ -368,7 +388,9 @@ Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
   if (on_devices) {
     TRY(add_device_ranks(machine, model, options, draft, assumed, problem));
   } else {
-    TRY(add_cpu_ranks(machine, model, options, assumed, problem));
+    PackedWeights own;
+    PackedWeights& kept = packed == nullptr ? own : *packed;
+    TRY(add_cpu_ranks(machine, model, options, assumed, kept, problem));
   }
   return problem;
 }

@@ -1,6 +1,7 @@
 // PlanProblem: machine, model and options brought together: what is then only to be decided.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,14 @@ struct PlanProblem {
   std::vector<DeviceBudget> device_budgets;  // of each rank on a device; its case has the tightest
 };
 
+// Bytes of the packed weights of each rank of a replica, by tp: what takes longest to find out.
+using PackedWeights = std::map<std::int64_t, std::vector<Bytes>>;
+
+// `packed` keeps them for further problems of the same model; nullptr: for none.
 // REQUIRES: machine, model and draft outlive the result. Errors: Code::invalid: options that
 // contradict each other, the model or the machine.
 Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
-                                 const Options& options, const ModelSpec* draft);
+                                 const Options& options, const ModelSpec* draft,
+                                 PackedWeights* packed = nullptr);
 
 }  // namespace plimsoll

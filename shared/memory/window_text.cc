@@ -30,7 +30,9 @@ std::string window_range(const OptionWindow& window) {
     low = round_up(low, kMiB);
     high = high / kMiB * kMiB;
   }
-  return fmt::format("{} to {}", value_text(row, low), value_text(row, high));
+  const std::string first = value_text(row, low);
+  const std::string last = value_text(row, high);
+  return first == last ? first : fmt::format("{} to {}", first, last);
 }
 
 std::vector<std::string> window_lines(const OptionWindow& window) {

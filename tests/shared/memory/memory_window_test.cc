@@ -13,7 +13,10 @@ namespace plimsoll {
 namespace {
 
 bool fits(const Machine& machine, const ModelSpec& model, std::vector<std::string> flags) {
-  const Result<MemoryPlan> plan = plan_memory(machine, model, test_options(std::move(flags)));
+  const OptionSet options = test_options(std::move(flags));
+  // Simulated devices are as many as the ranks.
+  const Machine made = machine_of_ranks(machine, options.values).value_or(machine);
+  const Result<MemoryPlan> plan = plan_memory(made, model, options);
   return plan && !plan->refusal;
 }
 

@@ -24,7 +24,7 @@ std::string changes_of(std::int64_t gpus, Bytes size, std::vector<std::string> f
   EXPECT_TRUE(problem) << problem.error().message;
   const PlanQuestion question{
       .machine = machine, .model = model, .options = options, .draft = draft};
-  return join(find_changes(question, *problem, find_window(*problem)), "\n");
+  return join(find_changes(question, *problem, find_window(question, *problem)), "\n");
 }
 
 TEST(PlanChanges, NameTheLongestContextAndTheSmallerType) {

@@ -74,6 +74,7 @@ TEST(PlanProblem, ADraftModelAddsWeightsAndKv) {
 
 TEST(PlanProblem, RefusesWhatContradictsTheMachine) {
   const ModelSpec large = *golden_model("llama-8b");
+  const ModelSpec experts = *golden_model("qwen3-235b");
   const ModelSpec small = make_llama_spec(smollm2_shape());
   const Machine cpu = test_machine(4 * kGiB);
   EXPECT_NE(mistake(cpu, small, {"--kv-cache-dtype=bf16"}).find("f16 or int8"), std::string::npos);
@@ -83,7 +84,10 @@ TEST(PlanProblem, RefusesWhatContradictsTheMachine) {
   EXPECT_NE(mistake(cpu, small, {"--cuda-graph-max-bs=8"}).find("graphs"), std::string::npos);
   EXPECT_NE(mistake(cpu, large, {}).find("GGUF"), std::string::npos);
   EXPECT_NE(mistake(gpus({80 * kGiB}), large, {"--tp=2"}).find("2 ranks"), std::string::npos);
-  EXPECT_NE(mistake(gpus({80 * kGiB, 80 * kGiB}), large, {"--tp=2", "--ep=3"}).find("groups of 3"),
+  EXPECT_NE(
+      mistake(gpus({80 * kGiB, 80 * kGiB}), experts, {"--tp=2", "--ep=3"}).find("groups of 3"),
+      std::string::npos);
+  EXPECT_NE(mistake(gpus({80 * kGiB, 80 * kGiB}), large, {"--tp=2", "--ep=2"}).find("has none"),
             std::string::npos);
   EXPECT_NE(mistake(cpu, small, {"--mem-fraction-static=0.5", "--gpu-memory-utilization=0.5"})
                 .find("give one"),

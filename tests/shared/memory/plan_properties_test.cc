@@ -115,6 +115,58 @@ TEST(PlanProperties, RaisingTheFractionNeverShrinksKvWhileItFits) {
   }
 }
 
+// What is auto grows too: requests, the step, graphs, and all of them at once where a device is
+// large enough for the next defaults.
+TEST(PlanProperties, MoreMemoryNeverGivesFewerTokensWhereAllIsAuto) {
+  const struct {
+    const char* model;
+    std::int64_t tp;
+    const char* weights;
+    double from;  // GiB
+    double to;
+  } cases[] = {
+      {"llama-8b", 1, "12GiB", 13.5, 24},  {"llama-8b", 1, "15GiB", 34, 39},
+      {"qwen3-235b", 4, "50GiB", 52, 66},  {"kimi-k2.5", 8, "72.29GiB", 74, 94},
+      {"llama-70b", 8, "17GiB", 158, 166}, {"llama-70b", 4, "33GiB", 34, 40},
+      {"deepseek-r1", 2, "50GiB", 52, 66},
+  };
+  for (const auto& one : cases) {
+    const ModelSpec model = *golden_model(one.model);
+    for (const char* rule : {"--dp=1", "--gpu-memory-utilization=0.97"}) {
+      Tokens before = 0;
+      const auto end = static_cast<Bytes>(one.to * kGiB);
+      for (auto size = static_cast<Bytes>(one.from * kGiB); size < end; size += 13 * kMiB + 77) {
+        const MemoryPlan plan =
+            plan_of(gpus_of(std::vector<Bytes>(static_cast<std::size_t>(one.tp), size)), model,
+                    {"--tp=" + std::to_string(one.tp),
+                     std::string("--assume=weights=") + one.weights, rule});
+        const Tokens tokens = plan.refusal ? 0 : plan.kv.tokens;
+        ASSERT_GE(tokens, before) << one.model << " " << rule << " " << size;
+        before = tokens;
+      }
+      EXPECT_GT(before, 4096) << one.model;
+    }
+  }
+}
+
+TEST(PlanProperties, RaisingUtilizationNeverShrinksKvWhereAllIsAuto) {
+  for (const char* name : {"llama-8b", "kimi-k2.5", "qwen3-235b"}) {
+    const ModelSpec model = *golden_model(name);
+    Tokens before = 0;
+    for (int thousandths = 500; thousandths < 990; ++thousandths) {
+      const MemoryPlan plan =
+          plan_of(gpus_of(std::vector<Bytes>(4, 48 * kGiB)), model,
+                  {"--tp=4", "--assume=weights=26GiB",
+                   "--gpu-memory-utilization=0." + std::to_string(thousandths)});
+      const Tokens tokens = plan.refusal ? 0 : plan.kv.tokens;
+      if (plan.refusal && before > 0) break;  // more than is free
+      ASSERT_GE(tokens, before) << name << " " << thousandths;
+      before = tokens;
+    }
+    EXPECT_GT(before, 4096) << name;
+  }
+}
+
 TEST(PlanProperties, TheSameInputsGiveTheSamePlan) {
   const ModelSpec model = *golden_model("kimi-k2.5");
   const auto once = [&] {
@@ -336,7 +388,9 @@ TEST(PlanProperties, TheyAreExactAlsoWhereTheRestIsLeftToAuto) {
     const ModelSpec model = chance.model();
     std::vector<std::string> without = {"--tp=" + std::to_string(tp),
                                         "--assume=weights=" + gib(chance.between(4, 60))};
-    if (chance.pick(3) == 0) without.push_back("--ep=" + std::to_string(tp));
+    if (chance.pick(3) == 0 && model.experts.count > 0) {
+      without.push_back("--ep=" + std::to_string(tp));
+    }
     if (chance.pick(3) == 0) without.push_back("--cuda-graph-max-bs=0");
     const std::string rule = rule_of(chance);
     checked += check_ends(gpus_of(chance.sizes(tp)), model, without, rule);
