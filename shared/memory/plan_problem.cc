@@ -117,6 +117,10 @@ Result<Assumed> take_figures(const Machine& machine, const Options& options,
                              std::vector<Override>& overrides) {
   Assumed assumed;
   for (const Assumption& one : TRY(parse_assumptions(options.assume))) {
+    const bool must_be_some = one.term == "kv-token" || one.term == "total" || one.term == "free";
+    if (must_be_some && one.bytes <= 0) {
+      return invalid(fmt::format("assume: {} is 0; expected at least a byte", one.term));
+    }
     if (one.term == "free") assumed.free = one.bytes;
     if (one.term == "total") assumed.total = one.bytes;
     if (one.term == "kv-token") assumed.kv_token = one.bytes;

@@ -81,7 +81,7 @@ void show(const MemoryPlan& plan, const MemoryWindow& window,
 namespace {
 
 // The options of the call, and where they say nothing what the log says.
-Result<OptionSet> options_of(const Invocation& call) {
+Result<OptionSet> options_of(const Invocation& call, std::vector<std::string>& notes) {
   const auto log = call.line.flags.find("from-log");
   OptionSet options = call.options;
   std::string hint;
@@ -89,6 +89,7 @@ Result<OptionSet> options_of(const Invocation& call) {
     const ForeignLog launch = TRY(read_foreign_log(log->second));
     options = with_log_options(std::move(options), launch,
                                std::filesystem::path(log->second).filename().string());
+    notes = log_plan_notes(launch);
     if (const ForeignArg* model = launch.arg("model")) hint = "; the log names " + model->value;
   }
   if (!options.values.model.empty()) return options;
@@ -101,12 +102,14 @@ Result<OptionSet> options_of(const Invocation& call) {
 }  // namespace
 
 Result<int> run_plan(const Invocation& call) {
-  const OptionSet set = TRY(options_of(call));
+  std::vector<std::string> notes;
+  const OptionSet set = TRY(options_of(call, notes));
   const Options& options = set.values;
   Machine machine = TRY(find_machine(options));
   const PlanModels models = TRY(read_plan_models(options, machine));
   learn(state_folder_of(call), set, machine);
-  const MemoryPlan plan = TRY(plan_memory(machine, models.model, set, models.draft_or_null()));
+  MemoryPlan plan = TRY(plan_memory(machine, models.model, set, models.draft_or_null()));
+  plan.decisions.notes.insert(plan.decisions.notes.begin(), notes.begin(), notes.end());
   const auto explain = call.line.flags.find("explain");
   if (explain != call.line.flags.end()) {
     call.console.out << TRY(explanation(plan, explain->second, call.line.json)) << std::flush;

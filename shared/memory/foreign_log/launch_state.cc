@@ -134,7 +134,13 @@ void LaunchState::fail_of_oom(const OomLine& oom, const LogLine& line) {
     end = ForeignEnd::no_profile;
   }
   // Half of the device is no leftover of our own.
-  const Bytes others = oom.held_by_others();
+  Bytes others = oom.held_by_others();
+  // What was free before weights, or was taken by them and KV since, was nobody else's.
+  const auto known = std::ranges::find(log_.ranks, line.rank, &ForeignRank::name);
+  if (oom.total && known != log_.ranks.end()) {
+    const Bytes own = known->base.value_or(known->weights.value_or(0) + known->kv.value_or(0));
+    others = std::min(others, *oom.total - own);
+  }
   if (oom.total && others > *oom.total / 4) end = ForeignEnd::neighbour;
   const bool is_first = !is_about_memory(log_.end);
   fail(end, line);

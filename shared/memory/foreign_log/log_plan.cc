@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/memory/memory_terms.h"
 #include "shared/options/option_table.h"
 #include "shared/options/option_value.h"
 
@@ -52,6 +53,22 @@ class Assumptions {
   std::vector<std::string> terms_;
 };
 
+bool is_on(const ForeignLog& log, std::string_view name) {
+  const ForeignArg* arg = log.arg(name);
+  return arg != nullptr && (arg->value == "True" || arg->value == "true");
+}
+
+// SGLang's: attention in data parallel over the ranks of tp, everything else divided by all.
+bool has_dp_attention(const ForeignLog& log) {
+  return log.server == ForeignServer::sglang && is_on(log, "enable-dp-attention");
+}
+
+std::int64_t count_of(const ForeignLog& log, std::string_view name) {
+  const ForeignArg* arg = log.arg(name);
+  if (arg == nullptr || !is_number(arg->value) || arg->value.size() > 6) return 1;
+  return std::stoll(arg->value);
+}
+
 std::string assumptions_of(const ForeignLog& log) {
   Assumptions assumed;
   const ForeignRank* rank = log.tightest();
@@ -64,6 +81,7 @@ std::string assumptions_of(const ForeignLog& log) {
     }
   } else {
     assumed.add("total", log.total);
+    assumed.add("free", log.free_at_start);  // with context and communicators up
     if (rank != nullptr) assumed.add("weights", rank->weights);
     assumed.add("activations", log.activation);
     assumed.add("graphs", log.graphs_estimate);
@@ -75,7 +93,7 @@ std::string assumptions_of(const ForeignLog& log) {
 }
 
 std::optional<Bytes> device_size(const ForeignLog& log) {
-  if (log.total) return round_up(*log.total, kGiB);
+  if (log.total) return log.total;
   const ForeignRank* rank = log.tightest();
   if (rank == nullptr || !rank->base) return std::nullopt;
   return round_up(*rank->base + kTakenAtStart, kGiB);
@@ -87,7 +105,13 @@ std::vector<LogOption> options_of_log(const ForeignLog& log) {
   std::vector<LogOption> options;
   for (const std::string_view name : kTaken) {
     const ForeignArg* arg = log.arg(name);
-    if (arg != nullptr && is_number(arg->value)) options.push_back({std::string(name), arg->value});
+    if (arg == nullptr || !is_number(arg->value)) continue;
+    if (name == "dp" && has_dp_attention(log)) continue;  // it divides the tp ranks
+    options.push_back({std::string(name), arg->value});
+  }
+  const ForeignArg* kv_bytes = log.arg("kv-cache-bytes");
+  if (kv_bytes != nullptr && is_number(kv_bytes->value)) {
+    options.push_back({"kv-cache-bytes", kv_bytes->value + "B"});
   }
   if (log.fraction) {
     const char* name =
@@ -101,9 +125,36 @@ std::vector<LogOption> options_of_log(const ForeignLog& log) {
     options.push_back({"assume", std::move(assumed)});
   }
   if (const std::optional<Bytes> size = device_size(log)) {
-    options.push_back({"devices", fmt::format("simulated:{}GiB", *size / kGiB)});
+    options.push_back({"devices", "simulated:" + format_exact_bytes(*size)});
   }
   return options;
+}
+
+std::vector<std::string> log_plan_notes(const ForeignLog& log) {
+  std::vector<std::string> notes;
+  const bool has_weights = log.tightest() != nullptr && log.tightest()->weights;
+  if (has_dp_attention(log)) {
+    notes.push_back(fmt::format(
+        "the log has attention in data parallel: dp {} divides its {} ranks, each of which keeps "
+        "KV of its own requests only; planned is one such rank{}",
+        count_of(log, "dp"), count_of(log, "tp"),
+        has_weights ? "" : ", with attention's weights and KV heads as if they were divided"));
+  }
+  if (count_of(log, "pp") > 1) {
+    notes.push_back(fmt::format(
+        "the log has pipeline parallelism over {} stages; planned are the {} of one stage{}",
+        count_of(log, "pp"), counted(count_of(log, "tp"), "rank"),
+        has_weights ? ", with the weights and KV that the log measured"
+                    : " with all layers: the log does not say what a stage took, so the plan "
+                      "takes several times too much"));
+  }
+  if (count_of(log, "ep") > 1) {
+    notes.push_back(fmt::format(
+        "the log has experts divided over {} ranks; their exchange's buffers are not planned: add "
+        "--ep {} for those of DeepEP",
+        count_of(log, "ep"), count_of(log, "ep")));
+  }
+  return notes;
 }
 
 OptionSet with_log_options(OptionSet options, const ForeignLog& log, const std::string& label) {

@@ -20,6 +20,10 @@ struct LogOption {
 // device's total, activations and graphs), `devices` simulated ones of that size.
 std::vector<LogOption> options_of_log(const ForeignLog& log);
 
+// What of its layout no option of ours takes, a sentence each: attention in data parallel, pipeline
+// stages, experts over ranks.
+std::vector<std::string> log_plan_notes(const ForeignLog& log);
+
 // Where `options` say nothing themselves, the log's, of origin `label`. What it says in a way that
 // no option of ours takes is left out.
 OptionSet with_log_options(OptionSet options, const ForeignLog& log, const std::string& label);

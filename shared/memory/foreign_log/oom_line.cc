@@ -1,6 +1,7 @@
 #include "shared/memory/foreign_log/oom_line.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "shared/memory/foreign_log/log_line.h"
 
@@ -19,16 +20,34 @@ std::optional<Bytes> bytes_before(std::string_view text, std::string_view key) {
   return bytes_behind(head.substr(begin == std::string_view::npos ? 0 : begin + 1), "");
 }
 
-Bytes named_processes(std::string_view text) {
-  Bytes sum = 0;
-  for (std::size_t at = text.find("Process "); at != std::string_view::npos;
+constexpr std::size_t kProcessesMax = 64;
+
+// "Process 2951793 has 15.88 GiB memory in use", each.
+std::vector<Bytes> named_processes(std::string_view text) {
+  std::vector<Bytes> held;
+  for (std::size_t at = text.find("Process ");
+       at != std::string_view::npos && held.size() < kProcessesMax;
        at = text.find("Process ", at + 1)) {
-    // "Process 2951793 has 15.88 GiB memory in use"
-    const std::string_view sentence = text.substr(at, 80);
-    if (const auto held = bytes_behind(sentence, " has ")) sum += std::max<Bytes>(*held, 0);
-    if (sum > Bytes{1} << 50) break;
+    const auto bytes = bytes_behind(text.substr(at, 80), " has ");
+    if (bytes && *bytes >= 0 && *bytes < Bytes{1} << 50) held.push_back(*bytes);
   }
-  return sum;
+  return held;
+}
+
+// Where PyTorch does not find its own number in the driver's list (in a container), it calls itself
+// "Process N" too: the least of those that hold what it has allocated; without that figure, one
+// that is alone.
+void take_own(std::string_view text, std::vector<Bytes>& held, OomLine& oom) {
+  if (oom.in_use || held.empty()) return;
+  const auto allocated = bytes_behind(text, "Of the allocated memory ");
+  auto own = held.end();
+  for (auto one = held.begin(); one != held.end(); ++one) {
+    const bool may_be = allocated ? *one >= *allocated : held.size() == 1;
+    if (may_be && (own == held.end() || *one < *own)) own = one;
+  }
+  if (own == held.end()) return;
+  oom.in_use = *own;
+  held.erase(own);
 }
 
 }  // namespace
@@ -55,7 +74,9 @@ std::optional<OomLine> parse_oom_line(std::string_view text) {
   if (!oom.total) oom.total = bytes_behind(text, "total capacty of ");  // torch 2.0 and 2.1
   oom.free = bytes_behind(text, "of which ");
   oom.in_use = bytes_behind(text, "this process has ");
-  oom.others = named_processes(text);
+  std::vector<Bytes> held = named_processes(text);
+  take_own(text, held, oom);
+  for (const Bytes bytes : held) oom.others += bytes;
   if (const std::size_t by = text.find("is allocated by PyTorch, and "); by != text.npos) {
     oom.reserved_unallocated = bytes_behind(text.substr(by), "and ");
   }

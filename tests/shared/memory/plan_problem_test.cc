@@ -72,6 +72,17 @@ TEST(PlanProblem, ADraftModelAddsWeightsAndKv) {
   EXPECT_GT(both->fit.ranks[0].kv_token_bytes, alone->fit.ranks[0].kv_token_bytes);
 }
 
+TEST(PlanProblem, NothingIsNoFigureOfWhatEveryPlanHas) {
+  const ModelSpec small = make_llama_spec(smollm2_shape());
+  for (const char* term : {"kv-token", "total", "free"}) {
+    const std::string text =
+        mistake(gpus({80 * kGiB}), small, {std::string("--assume=") + term + "=0B"});
+    EXPECT_NE(text.find(std::string("assume: ") + term + " is 0"), std::string::npos) << text;
+  }
+  EXPECT_NE(mistake(test_machine(4 * kGiB), small, {"--assume=kv-token=0B"}).find("is 0"),
+            std::string::npos);
+}
+
 TEST(PlanProblem, RefusesWhatContradictsTheMachine) {
   const ModelSpec large = *golden_model("llama-8b");
   const ModelSpec experts = *golden_model("qwen3-235b");

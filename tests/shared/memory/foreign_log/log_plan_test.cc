@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/text.h"
 #include "shared/memory/foreign_log/log_file.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/test_data.h"
@@ -50,6 +51,50 @@ TEST(LogPlan, WhatIsGivenGoesBeforeTheLog) {
   EXPECT_EQ(set.origin("tp").place, "a.log");
   const OptionSet described = with_log_options(test_options({"--machine=m.json"}), log, "a.log");
   EXPECT_EQ(described.values.devices, "simulated") << "the devices of the description";
+}
+
+std::map<std::string, std::string> taken_of(const ForeignLog& log) {
+  std::map<std::string, std::string> options;
+  for (const LogOption& option : options_of_log(log)) options[option.name] = option.value;
+  return options;
+}
+
+TEST(LogPlan, AttentionInDataParallelDividesTheRanksOfOneReplica) {
+  const auto log = parse_foreign_log(
+      "server_args=ServerArgs(model_path='m', tp_size=8, dp_size=8, pp_size=2, ep_size=8, "
+      "enable_dp_attention=True, mem_fraction_static=0.8)\n"
+      "[TP0] Load weight begin. avail mem=90.00 GB\n");
+  ASSERT_TRUE(log) << log.error().message;
+  const auto options = taken_of(*log);
+  EXPECT_EQ(options.at("tp"), "8");
+  EXPECT_FALSE(options.contains("dp"));
+  const std::string notes = join(log_plan_notes(*log), "\n");
+  EXPECT_NE(notes.find("attention in data parallel: dp 8 divides its 8 ranks"), std::string::npos);
+  EXPECT_NE(notes.find("pipeline parallelism over 2 stages"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("with all layers"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("--ep 8"), std::string::npos) << notes;
+  // vLLM's replicas are replicas.
+  const auto vllm = parse_foreign_log(
+      "INFO non-default args: {'model': 'm', 'tensor_parallel_size': 2, 'data_parallel_size': "
+      "4}\n");
+  ASSERT_TRUE(vllm);
+  EXPECT_EQ(taken_of(*vllm).at("dp"), "4");
+  EXPECT_TRUE(log_plan_notes(*vllm).empty());
+}
+
+TEST(LogPlan, TakesTheExactDeviceItsFreeMemoryAndKvInBytesOfVllm) {
+  const auto log = parse_foreign_log(
+      "INFO non-default args: {'model': 'm', 'gpu_memory_utilization': 0.9, "
+      "'kv_cache_memory_bytes': 4294967296}\n"
+      "ERROR [core.py:708] ValueError: Free memory on device (61.50/79.25 GiB) on startup is less "
+      "than desired GPU memory utilization (0.9, 71.32 GiB). Decrease GPU memory utilization or "
+      "reduce GPU memory used by other processes.\n");
+  ASSERT_TRUE(log) << log.error().message;
+  const auto options = taken_of(*log);
+  EXPECT_EQ(options.at("devices"), "simulated:81152MiB");
+  EXPECT_EQ(options.at("kv-cache-bytes"), "4294967296B");
+  EXPECT_NE(options.at("assume").find("free=66035122176B"), std::string::npos)
+      << options.at("assume");
 }
 
 TEST(LogPlan, EveryLogThatCanBeReadGivesOptionsThatAreTaken) {

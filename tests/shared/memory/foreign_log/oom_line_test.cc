@@ -53,6 +53,27 @@ TEST(OomLine, DriversThatCannotTellBlameNobody) {
   EXPECT_EQ(oom->held_by_others(), 0);
 }
 
+// In a container it does not know its own number.
+TEST(OomLine, TheProcessThatHoldsWhatPyTorchAllocatedIsItself) {
+  const std::string head =
+      "CUDA out of memory. Tried to allocate 4.69 GiB. GPU 3 has a total capacity of 79.10 GiB of "
+      "which 1.50 GiB is free. ";
+  const auto alone = parse_oom_line(
+      head +
+      "Process 40123 has 75.50 GiB memory in use. Of the allocated memory 73.10 GiB is allocated "
+      "by PyTorch.");
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->in_use, kGiB * 151 / 2);
+  EXPECT_EQ(alone->others, 0);
+  EXPECT_EQ(parse_oom_line(head + "Process 70 has 77.50 GiB memory in use.")->others, 0);
+  const auto beside = parse_oom_line(
+      head +
+      "Process 1 has 50.00 GiB memory in use. Process 2 has 27.50 GiB memory in use. Of the "
+      "allocated memory 26.00 GiB is allocated by PyTorch.");
+  ASSERT_TRUE(beside);
+  EXPECT_EQ(beside->others, 50 * kGiB);
+}
+
 TEST(OomLine, OtherLinesAreNone) {
   EXPECT_FALSE(parse_oom_line("The host ran out of memory lanes"));
   EXPECT_FALSE(parse_oom_line("Load weight end. avail mem=1 GB"));
