@@ -24,6 +24,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kRollupBytesMax = 64 * 1024;
+constexpr Bytes kWorthAWord = 32 * kMiB;
+constexpr std::size_t kNamedMax = 8;
 constexpr Bytes kMuch = 16;  // a process that holds this part of the machine's memory is named
 
 // What can be planned is more than what this build can run.
@@ -78,14 +80,17 @@ Bytes available_bytes(const Machine& machine) {
 }
 
 // Of the memory that ranks run on: everyone on a real device, whoever holds much of the machine.
-std::vector<std::string> holder_lines(const Machine& machine, std::span<const std::int64_t> own) {
+std::vector<std::string> holder_lines(const Machine& machine, std::span<const std::int64_t> own,
+                                      Bytes bytes_min) {
   std::vector<std::int64_t> ours(own.begin(), own.end());
   ours.push_back(::getpid());
-  const std::vector<Neighbour> found = machine.devices.empty()
-                                           ? find_neighbours(ours, machine.memory_total / kMuch)
-                                           : device_neighbours(machine, ours);
+  const std::vector<Neighbour> found =
+      machine.devices.empty() ? find_neighbours(ours, bytes_min) : device_neighbours(machine, ours);
   std::vector<std::string> lines;
-  for (const Neighbour& neighbour : found) lines.push_back(neighbour_line(neighbour));
+  for (const Neighbour& neighbour : found) {
+    if (lines.size() == kNamedMax) break;
+    lines.push_back(neighbour_line(neighbour));
+  }
   return lines;
 }
 
@@ -158,7 +163,7 @@ Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own)
   Result<Machine> machine = find_machine(options.values);
   // Nobody else is on simulated devices.
   if (!machine || std::ranges::any_of(machine->devices, &Device::is_simulated)) return planned;
-  std::vector<std::string> holders = holder_lines(*machine, own);
+  std::vector<std::string> holders = holder_lines(*machine, own, machine->memory_total / kMuch);
   if (!planned.plan->refusal) {
     for (std::string& line : holders) planned.plan->notes.push_back(std::move(line));
     return planned;
@@ -167,9 +172,11 @@ Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own)
       read_learned_terms(state_folder(options.values), {planned.plan->environment, options}),
       *machine);
   if (!fits_alone(*machine, options)) return planned;  // nobody else is to blame
+  // Where it does not fit, also those that hold less.
+  if (holders.empty()) holders = holder_lines(*machine, own, kWorthAWord);
   std::string& message = planned.plan->refusal->message;
   message += fmt::format("\nOther processes hold the memory that it would fit in:{}",
-                         holders.empty() ? " none of them holds much" : "");
+                         holders.empty() ? " none of them holds much alone" : "");
   for (const std::string& line : holders) message += "\n  " + line;
   planned.held = HeldMemory{available_bytes(*machine), std::move(holders)};
   return planned;

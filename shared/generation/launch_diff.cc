@@ -55,16 +55,27 @@ Difference difference_of(DifferenceKind kind, const Setting* before, const Setti
   return difference;
 }
 
-// Another server or version names more options: a default that the other side lacks says nothing.
+bool is_unset(const Setting& setting) {
+  return setting.value == "auto" || setting.value == "None" || setting.value.empty();
+}
+
+// Another server or version names more options: what the other side lacks says nothing where it is
+// a default, or unset.
 bool is_mere_default(DifferenceKind kind, const Setting& setting) {
-  return kind == DifferenceKind::option && setting.source == "default";
+  return kind == DifferenceKind::option && (setting.source == "default" || is_unset(setting));
+}
+
+// "auto" here is "None" there.
+bool is_same(DifferenceKind kind, const Setting& before, const Setting& after) {
+  return before.value == after.value ||
+         (kind == DifferenceKind::option && is_unset(before) && is_unset(after));
 }
 
 void compare_settings(DifferenceKind kind, const std::vector<Setting>& before,
                       const std::vector<Setting>& after, std::vector<Difference>& out) {
   for (const Setting& setting : after) {
     const Setting* old = find_setting(before, setting.name);
-    if (old == nullptr ? is_mere_default(kind, setting) : old->value == setting.value) continue;
+    if (old == nullptr ? is_mere_default(kind, setting) : is_same(kind, *old, setting)) continue;
     out.push_back(difference_of(kind, old, &setting));
   }
   for (const Setting& setting : before) {

@@ -88,7 +88,10 @@ class Judge {
       const auto kv_before = kv_with(*log, name, *from);
       const auto kv_after = kv_with(*log, name, *to);
       if (!kv_before || !kv_after) continue;
-      return Reason{fmt::format("KV {} -> {}", format_bytes(*kv_before), format_bytes(*kv_after)),
+      // Beside a launch of ours it is not known what that had.
+      const bool is_mixed = before_ == nullptr || after_ == nullptr;
+      return Reason{fmt::format("KV {} -> {}{}", format_bytes(*kv_before), format_bytes(*kv_after),
+                                is_mixed ? ", with what was free and taken in that log" : ""),
                     suspicion(*kv_before, *kv_after)};
     }
     return {};

@@ -185,9 +185,9 @@ Status read_device(const Json& json, Machine& machine) {
   }
   TRY(in.check_all_known());
   if (device.memory_total == 0) return in.mistake("memory", "given");
-  if (device.memory_free > device.memory_total ||
-      device.free_before_weights.value_or(0) > device.memory_total) {
-    return in.mistake("free", "at most its memory");
+  if (device.memory_free > device.memory_total) return in.mistake("free", "at most its memory");
+  if (device.free_before_weights.value_or(0) > device.memory_free) {
+    return in.mistake("free_before_weights", "at most what is free");
   }
   const std::int64_t devices = std::ssize(machine.devices);
   if (devices + count > kDevicesMax) return in.mistake("count", "4,096 devices in all, at most");
@@ -199,7 +199,7 @@ Status read_learned(const Json& json, Machine& machine) {
   if (!json.is_object()) return invalid("learned must be an object of sizes by term");
   for (const auto& [term, value] : json.as_object()) {
     Keys in(json, "learned");
-    LearnedTerm learned{.term = term, .bytes = 0, .from = "the description"};
+    LearnedTerm learned{.term = term, .bytes = 0, .from = kOfDescription};
     TRY(in.size(term, learned.bytes));
     // A term that is needed and said to be nothing would be found missing only under load.
     if (learned.bytes == 0)

@@ -21,6 +21,9 @@ namespace plimsoll {
 constexpr std::int64_t kDevicesMax = 4096;
 
 // Errors: Code::invalid, naming the key; Code::not_found where there is no such file.
+// LearnedTerm::from of a description.
+constexpr const char* kOfDescription = "the description";
+
 Result<Machine> read_machine_file(const std::filesystem::path& path);
 Result<Machine> parse_machine(std::string_view json_text);
 

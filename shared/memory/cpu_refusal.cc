@@ -96,15 +96,32 @@ std::vector<std::string> remedies(const PlanQuestion& question, const PlanProble
 }
 
 // max-total-tokens holds less than one request of the context that was asked for.
-std::string total_too_small(const OptionSet& options, const Fit& fit) {
+std::string total_too_small(const PlanQuestion& question, const PlanProblem& problem,
+                            const Fit& fit, const MemoryWindow& window) {
   const Blocks needed = blocks_of_tokens(fit.step.context_length);
-  return fmt::format(
+  std::vector<std::string> lines = {fmt::format(
       "the plan does not fit: max-total-tokens holds {} blocks of {} tokens, and one request of {} "
-      "tokens needs {}.\n{}\n{}\nEach of these alone would work:\n  --max-total-tokens {} or more\n"
-      "  --context-length {} or less",
-      fit.kv_blocks, kKvBlockTokens, grouped(fit.step.context_length), needed,
-      option_line(options, "max-total-tokens", ""), option_line(options, "context-length", ""),
-      needed * kKvBlockTokens, std::max<Tokens>(1, fit.kv_blocks * kKvBlockTokens));
+      "tokens needs {}.",
+      fit.kv_blocks, kKvBlockTokens, grouped(fit.step.context_length), needed)};
+  for (const std::string_view name : {"max-total-tokens", "context-length"}) {
+    lines.push_back(option_line(question.options, name, ""));
+  }
+  std::vector<std::string> would_work;
+  if (const OptionWindow* total = window.open("max-total-tokens")) {
+    would_work.push_back(fmt::format("  --max-total-tokens {}", window_range(*total)));
+  }
+  if (const OptionWindow* context = window.open("context-length")) {
+    would_work.push_back(fmt::format("  --context-length {} or less", context->high));
+  }
+  if (would_work.empty()) {
+    const Bytes bytes = neediest_rank(problem.fit, fit).bytes;
+    would_work = remedies(question, problem, window, bytes);
+  } else {
+    lines.emplace_back(would_work.size() == 1 ? "What would work:"
+                                              : "Each of these alone would work:");
+  }
+  for (std::string& line : would_work) lines.push_back(std::move(line));
+  return join(lines, "\n");
 }
 
 // What KV would be without the option that sizes it, and the share of memory that this comes to.
@@ -207,7 +224,7 @@ std::string cpu_refusal(const PlanQuestion& question, const PlanProblem& problem
   if (!fit.holds_one && in.rule != KvRule::demand) {
     return rule_too_small(question, problem, fit, window);
   }
-  if (fit.kv_blocks < one) return total_too_small(options, fit);
+  if (fit.kv_blocks < one) return total_too_small(question, problem, fit, window);
   const NeediestRank neediest = neediest_rank(in, fit);
   const RankShape& rank = in.ranks[neediest.index];
   std::vector<PlanRow> rows = ledger_rows(in, rank, fit.step);

@@ -65,7 +65,7 @@ class Refusal {
     const std::string name = are_alike() && problem_.case_of.size() > 1
                                  ? fmt::format("each of {} ranks", problem_.case_of.size())
                                  : fmt::format("rank {}", rank.index);
-    return fmt::format("{} ({})", name, rank.device->name);
+    return rank.device->name.empty() ? name : fmt::format("{} ({})", name, rank.device->name);
   }
 
   void binding(const RankShape& rank, const std::vector<PlanRow>& rows) {

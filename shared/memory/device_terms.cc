@@ -360,6 +360,8 @@ Trust device_term_trust(const DeviceTermInputs& in, Term term) {
     case Term::graphs:
       return in.step.cuda_graph_max_bs == 0 ? Trust::computed : Trust::assumed;
     case Term::weights:  // of types that the configuration does not say
+    case Term::absorbed:
+    case Term::vision:
       return in.model.assumptions.empty() ? Trust::computed : Trust::assumed;
     case Term::margin:
       return Trust::margin;

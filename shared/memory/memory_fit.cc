@@ -61,7 +61,9 @@ KvNeed kv_need(const FitInputs& in, const StepShape& step, bool for_all) {
     need.wanted = in.max_total_tokens ? *in.max_total_tokens / kKvBlockTokens
                                       : step.max_running_requests * one;
     need.wanted = std::min(need.wanted, named);
-    need.needed = in.max_total_tokens || (for_all && !in.on_devices) ? need.wanted : one;
+    // On devices max-total-tokens caps what is left, as servers do; on CPUs it is asked for.
+    const bool is_all_needed = !in.on_devices && (in.max_total_tokens || for_all);
+    need.needed = is_all_needed ? need.wanted : std::min(one, need.wanted);
   } else {
     need.wanted = std::min(blocks_by_rule(in, step), named);
     if (in.max_total_tokens) {
@@ -126,7 +128,7 @@ Fit fit_of(const FitInputs& in, Tokens context, std::int64_t requests, Lowered l
   const Blocks room = blocks_that_fit(in, fit.step);
   const KvNeed need = kv_need(in, fit.step, false);
   const bool is_held = lowered != Lowered::nothing && takes_what_is_left(in);
-  const Blocks most = is_held && !in.max_total_tokens ? blocks_of_tokens(context) : kNoBound;
+  const Blocks most = is_held ? blocks_of_tokens(context) : kNoBound;
   const bool can_start =
       in.rule != KvRule::utilization || std::ranges::all_of(in.ranks, [&](const RankShape& rank) {
         return rank.device == nullptr ||
@@ -235,7 +237,7 @@ Fit decide_on_smaller(const FitInputs& in) {
 Fit decide_fit(const FitInputs& in) {
   const Fit fit = decide_with_defaults(in);
   const bool is_all_given = in.chunked_prefill_size && in.cuda_graph_max_bs;
-  if (!in.smaller || is_all_given || !takes_what_is_left(in) || in.max_total_tokens) return fit;
+  if (!in.smaller || is_all_given || !takes_what_is_left(in)) return fit;
   const Fit before = decide_on_smaller(in);
   if (!before.fits || (fit.fits && fit.kv_blocks >= before.kv_blocks)) return fit;
   FitInputs kept = in;

@@ -115,10 +115,18 @@ std::string ledger(const RankGroup& group) {
 
 std::string memory_summary(const MemoryPlan& plan) {
   const PlanDecisions& decided = plan.decisions;
-  std::string out = fmt::format(
-      "{}: {} of {}, {} for each rank ({})\n", plan.refusal ? "does not fit" : "fits",
-      counted(plan.dp, "replica"), counted(plan.tp, "rank"),
-      format_bytes(plan.ranks.empty() ? Bytes{0} : plan.ranks.front().budget), plan.budget_source);
+  Bytes least = plan.ranks.empty() ? 0 : plan.ranks.front().budget;
+  Bytes most = least;
+  for (const RankPlan& rank : plan.ranks) {
+    least = std::min(least, rank.budget);
+    most = std::max(most, rank.budget);
+  }
+  const std::string budget = least == most
+                                 ? format_bytes(least)
+                                 : fmt::format("{} to {}", format_bytes(least), format_bytes(most));
+  std::string out = fmt::format("{}: {} of {}, {} for each rank ({})\n",
+                                plan.refusal ? "does not fit" : "fits", counted(plan.dp, "replica"),
+                                counted(plan.tp, "rank"), budget, plan.budget_source);
   out += fmt::format("context {}, {}, steps of up to {}, KV for {} a replica\n",
                      counted(decided.context_length, "token"),
                      counted(decided.max_running_requests, "running request"),

@@ -257,7 +257,13 @@ std::optional<AutoChoice> find_auto_choice(const FitInputs& in) {
     filled = std::max(filled, kv + static_bytes(ledger_bytes(in, rank, fit.step)));
   }
   if (in.free_before_weights > 0 && filled <= in.free_before_weights) {
-    choice.fraction = fraction_of(filled, in.free_before_weights);
+    // Rounded up it may claim what is not there: then the largest that does not.
+    FitInputs by_fraction = in;
+    set_fraction(by_fraction, fraction_of(filled, in.free_before_weights));
+    for (int tries = 0; tries < 2 && !choice.fraction; ++tries) {
+      if (decide_fit(by_fraction).fits) choice.fraction = by_fraction.fraction;
+      by_fraction.fraction -= kFractionStep;
+    }
   }
   return choice;
 }

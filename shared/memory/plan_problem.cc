@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/machine/machine_file.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/model/packed_rank.h"
 #include "shared/model/weight_share.h"
@@ -130,6 +131,9 @@ Result<Assumed> take_figures(const Machine& machine, const Options& options,
   }
   for (const LearnedTerm& learned : machine.learned) {
     const std::optional<Term> term = term_of(learned.term);
+    if (!term && learned.from == kOfDescription) {
+      return invalid(fmt::format("learned: the plan has no term '{}'", learned.term));
+    }
     if (!term || *term == Term::kv) continue;
     const bool is_taken = std::ranges::any_of(
         overrides, [&](const Override& figure) { return figure.term == *term; });

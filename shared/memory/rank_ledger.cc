@@ -49,20 +49,23 @@ PlanRow make_row(const FitInputs& in, const RankShape& rank, const StepShape& st
           term == Term::process ? Trust::assumed : Trust::computed};
 }
 
-std::string latent_formula(const ModelSpec& model, Blocks blocks, std::string_view element) {
-  return fmt::format("{} blocks x {} tokens x {} layers x ({} + {}) x {}", grouped(blocks),
-                     kKvBlockTokens, model.layers, model.latent->kv_rank, model.latent->rope_dim,
-                     element);
+// Of one row, in bytes: "128 x 2 B", "(512 + 64) x 1 B", "(128 + 4) B" with the scale of int8.
+std::string row_formula(std::string columns, bool is_sum, KvType type) {
+  const Bytes scale = kv_row_bytes(type, 0);
+  if (scale > 0) return fmt::format("({} + {}) B", columns, scale);
+  return fmt::format("{} x {} B", is_sum ? "(" + columns + ")" : columns, kv_row_bytes(type, 1));
 }
 
 std::string kv_formula(const ModelSpec& model, const RankShape& rank, Blocks blocks, KvType type) {
-  const std::string element =
-      fmt::format("{} B{}", kv_row_bytes(type, 1) > 2 ? 1 : kv_row_bytes(type, 1),
-                  type == KvType::int8 ? " and a scale" : "");
-  if (model.latent) return latent_formula(model, blocks, element);
-  return fmt::format("{} blocks x {} tokens x {} layers x 2 x {} KV head{} x {} x {}",
-                     grouped(blocks), kKvBlockTokens, model.layers, rank.shard.kv_heads.size(),
-                     rank.shard.kv_heads.size() == 1 ? "" : "s", model.head_dim, element);
+  const std::string head = fmt::format("{} blocks x {} tokens x {} layers", grouped(blocks),
+                                       kKvBlockTokens, model.layers);
+  if (model.latent) {
+    const std::string columns =
+        fmt::format("{} + {}", model.latent->kv_rank, model.latent->rope_dim);
+    return fmt::format("{} x {}", head, row_formula(columns, true, type));
+  }
+  return fmt::format("{} x 2 x {} x {}", head, counted(rank.shard.kv_heads.size(), "KV head"),
+                     row_formula(std::to_string(model.head_dim), false, type));
 }
 
 }  // namespace

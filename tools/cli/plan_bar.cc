@@ -134,7 +134,8 @@ std::string svg_group(const RankGroup& group, double top) {
       line += 18;
     }
     out += fmt::format(
-        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\" class=\"key\"/>\n",
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\" "
+        "class=\"swatch\"/>\n",
         key, line - 9, kind_of(part).fill);
     out += svg_text(key + 14, line, "class=\"key\"", text);
     key += text_width;
@@ -201,7 +202,7 @@ std::string plan_svg(const MemoryPlan& plan) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"960\" height=\"{0:.0f}\" viewBox=\"0 0 "
       "960 "
       "{0:.0f}\" font-family=\"system-ui, sans-serif\" font-size=\"13\">\n"
-      "<style>.title{{font-weight:600}} .key{{fill:#333}} rect.key{{stroke:#999;stroke-width:.5}} "
+      "<style>.title{{font-weight:600}} .key{{fill:#333}} .swatch{{stroke:#999;stroke-width:.5}} "
       ".budget{{stroke:#c0392b;stroke-width:2}} .head{{font-size:16px;font-weight:700}}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
       height);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "shared/memory/foreign_log/log_report.h"
+#include "shared/memory/foreign_log/log_rows.h"
 #include "shared/memory/foreign_log/sglang_rules.h"
 #include "shared/memory/memory_terms.h"
 
@@ -15,9 +16,7 @@ constexpr double kThousand = 1000;
 constexpr Tokens kShortRequest = 4096;   // the least context worth a server
 constexpr Bytes kCaptureCushion = kGiB;  // beyond what an allocation lacked
 
-std::string gib(Bytes bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(kGiB));
-}
+std::string gib(Bytes bytes) { return gib_text(bytes); }
 double floor3(double value) { return std::floor(value * kThousand + 1e-9) / kThousand; }
 double ceil3(double value) { return std::ceil(value * kThousand - 1e-9) / kThousand; }
 double ratio(Bytes part, Bytes whole) {
@@ -27,29 +26,21 @@ double ratio(Bytes part, Bytes whole) {
 // Collects one explanation.
 class Explainer {
  public:
-  Explainer(const ForeignLog& log, const LogHints& hints, LogExplanation& out)
-      : log_(log), out_(out) {
-    per_token_ = log.kv_bytes_per_token();
-    if (!per_token_) per_token_ = hints.kv_bytes_per_token;
-    context_ = log.context ? log.context : hints.context;
-    for (const ForeignRank& rank : log.ranks) {
-      const auto lessen = [](std::optional<Bytes>& least, const std::optional<Bytes>& value) {
-        if (value && (!least || *value < *least)) least = value;
-      };
-      lessen(base_, rank.base);
-      lessen(left_, rank.left);
-    }
-    kv_ = log.kv_rule();
-    flag_ =
-        log.server == ForeignServer::sglang ? "--mem-fraction-static" : "--gpu-memory-utilization";
-  }
+  Explainer(const ForeignLog& log, const LogFigures& figures, LogExplanation& out)
+      : log_(log),
+        out_(out),
+        per_token_(figures.kv_bytes_per_token),
+        context_(figures.context),
+        base_(figures.base),
+        left_(figures.left),
+        kv_(figures.kv),
+        flag_(log.server == ForeignServer::sglang ? "--mem-fraction-static"
+                                                  : "--gpu-memory-utilization") {}
 
   void explain() {
     if (log_.server == ForeignServer::sglang) {
-      sglang_rows();
       sglang_window();
     } else {
-      vllm_rows();
       vllm_window();
     }
     switch (log_.end) {
@@ -90,19 +81,12 @@ class Explainer {
   }
 
  private:
-  void row(std::string name, std::optional<Bytes> bytes, std::string remark = "") {
-    if (bytes) out_.rows.push_back({std::move(name), *bytes, std::move(remark)});
-  }
   void why(std::string sentence) { out_.why.push_back(std::move(sentence)); }
   void advise(std::string change, std::string reason) {
     out_.advice.push_back({std::move(change), std::move(reason)});
   }
 
-  std::string tokens_of(Bytes kv) const {
-    if (!per_token_ || kv <= 0) return "";
-    const double tokens = static_cast<double>(kv) / *per_token_;
-    return fmt::format(", about {} tokens", grouped(static_cast<std::int64_t>(tokens)));
-  }
+  std::string tokens_of(Bytes kv) const { return about_tokens(kv, per_token_); }
   std::string fraction_text() const {
     return log_.fraction ? fmt::format("{}", *log_.fraction) : "?";
   }
@@ -117,34 +101,6 @@ class Explainer {
     return static_cast<Bytes>(std::ceil(*per_token_ * static_cast<double>(*context_)));
   }
 
-  void sglang_rows() {
-    const ForeignRank* rank = log_.tightest();
-    if (rank == nullptr) return;
-    row("free before weights", base_);
-    row("weights", rank->weights ? std::optional(-*rank->weights) : std::nullopt);
-    row("draft weights", rank->draft ? std::optional(-*rank->draft) : std::nullopt);
-    row("free after weights", left_);
-    if (base_ && left_ && log_.fraction) {
-      const Bytes kept = *left_ - sglang_kv(*base_, *left_, *log_.fraction);
-      row("kept back", -kept,
-          fmt::format("{} x (1 - {}): what graphs and steps take", gib(*base_), fraction_text()));
-    }
-    if (kv_ && rank->kv && *rank->kv > 0 && log_.end != ForeignEnd::no_kv) {
-      row("left for KV", kv_);
-      const auto tokens = rank->kv_tokens ? rank->kv_tokens : log_.kv_tokens;
-      row("KV allocated", rank->kv,
-          tokens ? fmt::format("{} tokens{}", grouped(*tokens),
-                               per_token_ ? fmt::format(", about {} B a token",
-                                                        grouped(std::llround(*per_token_)))
-                                          : "")
-                 : "");
-    } else {
-      row("left for KV", kv_, tokens_of(kv_.value_or(0)));
-    }
-    row("graphs", rank->graphs);
-    row("free at the end", rank->spare);
-  }
-
   void sglang_window() {
     if (!base_ || !left_) return;
     out_.window.any_kv = sglang_fraction_for(*base_, *left_, 1);
@@ -156,32 +112,6 @@ class Explainer {
     if (log_.fraction && rank->spare && log_.became_ready) {
       out_.window.most = floor3(std::min(1.0, *log_.fraction + ratio(*rank->spare, *base_)));
     }
-  }
-
-  void vllm_rows() {
-    const ForeignRank* rank = log_.tightest();
-    row("device", log_.total);
-    row("free at the start", log_.free_at_start);
-    const bool is_known = log_.total && log_.fraction;
-    if (log_.budget || is_known) {
-      const double exact = is_known ? static_cast<double>(*log_.total) * *log_.fraction : 0;
-      row("budget", log_.budget.value_or(static_cast<Bytes>(std::llround(exact))),
-          is_known ? fmt::format("{} x {}", gib(*log_.total), fraction_text()) : "");
-    }
-    const auto minus = [&](std::string name, std::optional<Bytes> bytes) {
-      if (bytes) row(std::move(name), -*bytes);
-    };
-    if (rank != nullptr) minus("weights", rank->weights);
-    if (rank != nullptr) minus("draft weights", rank->draft);
-    minus("outside PyTorch", log_.other_use);
-    minus("trial step", log_.activation);
-    minus("graphs, estimated", log_.graphs_estimate);
-    row("left for KV", kv_,
-        log_.kv_tokens && *log_.kv_tokens > 0 ? fmt::format("{} tokens", grouped(*log_.kv_tokens))
-                                              : "");
-    if (rank != nullptr) row("graphs", rank->graphs);
-    row("one request needs", log_.kv_needed,
-        log_.context ? fmt::format("{} tokens", grouped(*log_.context)) : "");
   }
 
   void vllm_window() {
@@ -307,9 +237,15 @@ class Explainer {
                         *out_.window.one_request));
       }
     } else {
-      advise(fmt::format("raise {}", flag_), "more of the device for KV");
+      advise(fmt::format("raise {}", flag_),
+             log_.kv_needed && kv_
+                 ? fmt::format("KV lacks {} GiB of the device", gib(*log_.kv_needed - *kv_))
+                 : std::string("more of the device for KV"));
     }
-    advise("--kv-cache-dtype fp8", "a token takes half the bytes");
+    const ForeignArg* type = log_.arg("kv-cache-dtype");
+    const bool is_small = type != nullptr && type->value.find('8') != std::string::npos;
+    const bool helps = !log_.kv_needed || !kv_ || *log_.kv_needed / 2 <= *kv_;
+    if (helps && !is_small) advise("--kv-cache-dtype fp8", "a token takes half the bytes");
   }
 
   void say_oom() {
@@ -491,7 +427,9 @@ LogExplanation explain_log(const ForeignLog& log, const std::string& label, cons
   if (log.launches > 1) {
     out.outcome += fmt::format(" (the last of {} launches in this file)", log.launches);
   }
-  Explainer(log, hints, out).explain();
+  const LogFigures figures = figures_of(log, hints);
+  out.rows = rows_of(log, figures);
+  Explainer(log, figures, out).explain();
   return out;
 }
 

@@ -63,7 +63,7 @@ TEST(LogLaunch, OneLogsFiguresServeWhereTheOtherIsNoLog) {
   difference.after = "0.55";
   const auto reason = judge(difference);
   ASSERT_TRUE(reason);
-  EXPECT_EQ(reason->text, "KV 10.43 GiB -> -20.59 GiB");
+  EXPECT_EQ(reason->text, "KV 10.43 GiB -> -20.59 GiB, with what was free and taken in that log");
   difference.after = "auto";
   EXPECT_FALSE(judge(difference));
 }
@@ -76,7 +76,7 @@ TEST(LogLaunch, VllmsUtilizationMovesKvByItsShareOfTheDevice) {
   difference.after = "0.72";
   const auto reason = judge(difference);
   ASSERT_TRUE(reason);
-  EXPECT_EQ(reason->text, "KV 3.01 GiB -> -94.2 MiB");
+  EXPECT_EQ(reason->text, "KV 3.01 GiB -> -94.2 MiB, with what was free and taken in that log");
   EXPECT_EQ(reason->suspicion, 1.0);
 }
 

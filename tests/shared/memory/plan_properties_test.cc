@@ -135,7 +135,7 @@ TEST(PlanProperties, MoreMemoryNeverGivesFewerTokensWhereAllIsAuto) {
     for (const char* rule : {"--dp=1", "--gpu-memory-utilization=0.97"}) {
       Tokens before = 0;
       const auto end = static_cast<Bytes>(one.to * kGiB);
-      for (auto size = static_cast<Bytes>(one.from * kGiB); size < end; size += 13 * kMiB + 77) {
+      for (auto size = static_cast<Bytes>(one.from * kGiB); size < end; size += 41 * kMiB + 77) {
         const MemoryPlan plan =
             plan_of(gpus_of(std::vector<Bytes>(static_cast<std::size_t>(one.tp), size)), model,
                     {"--tp=" + std::to_string(one.tp),

@@ -1,0 +1,136 @@
+#include "shared/memory/foreign_log/log_rows.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "shared/memory/foreign_log/sglang_rules.h"
+#include "shared/memory/memory_terms.h"
+
+namespace plimsoll {
+namespace {
+
+class Rows {
+ public:
+  Rows(const ForeignLog& log, const LogFigures& figures) : log_(log), figures_(figures) {}
+
+  std::vector<LogRow> of_sglang() {
+    const ForeignRank* rank = log_.tightest();
+    if (rank == nullptr) return {};
+    row("free before weights", figures_.base);
+    minus("weights", rank->weights);
+    const bool draft_is_first = !draft_came_after(*rank);
+    if (draft_is_first) minus("draft weights", rank->draft);
+    row("free after weights", figures_.left);
+    if (figures_.base && figures_.left && log_.fraction) {
+      const Bytes kept = *figures_.left - sglang_kv(*figures_.base, *figures_.left, *log_.fraction);
+      row("kept back", -kept,
+          fmt::format("{} x (1 - {}): what graphs and steps take", gib_text(*figures_.base),
+                      fraction_text()));
+    }
+    kv_rows(*rank);
+    if (!draft_is_first) minus("draft weights", rank->draft, "loaded after KV");
+    row("graphs", rank->graphs);
+    row("free at the end", rank->spare);
+    return std::move(rows_);
+  }
+
+  std::vector<LogRow> of_vllm() {
+    const ForeignRank* rank = log_.tightest();
+    row("device", log_.total);
+    row("free at the start", log_.free_at_start);
+    const bool is_known = log_.total && log_.fraction;
+    if (log_.budget || is_known) {
+      const double exact = is_known ? static_cast<double>(*log_.total) * *log_.fraction : 0;
+      row("budget", log_.budget.value_or(static_cast<Bytes>(std::llround(exact))),
+          is_known ? fmt::format("{} x {}", gib_text(*log_.total), fraction_text()) : "");
+    }
+    if (rank != nullptr) minus("weights", rank->weights);
+    if (rank != nullptr) minus("draft weights", rank->draft);
+    minus("outside PyTorch", log_.other_use);
+    minus("trial step", log_.activation);
+    minus("graphs, estimated", log_.graphs_estimate);
+    row("left for KV", figures_.kv,
+        log_.kv_tokens && *log_.kv_tokens > 0 ? counted(*log_.kv_tokens, "token") : "");
+    if (rank != nullptr) row("graphs", rank->graphs);
+    row("one request needs", log_.kv_needed, log_.context ? counted(*log_.context, "token") : "");
+    return std::move(rows_);
+  }
+
+ private:
+  void row(std::string name, std::optional<Bytes> bytes, std::string remark = "") {
+    if (bytes) rows_.push_back({std::move(name), *bytes, std::move(remark)});
+  }
+  void minus(std::string name, std::optional<Bytes> bytes, std::string remark = "") {
+    if (bytes) row(std::move(name), -*bytes, std::move(remark));
+  }
+  std::string fraction_text() const {
+    return log_.fraction ? fmt::format("{}", *log_.fraction) : "?";
+  }
+
+  // What is left is then that after the first model alone.
+  bool draft_came_after(const ForeignRank& rank) const {
+    if (!rank.draft || !rank.weights || !figures_.base || !figures_.left) return false;
+    const Bytes unexplained = *figures_.base - *rank.weights - *figures_.left;
+    return std::abs(unexplained) < std::abs(unexplained - *rank.draft);
+  }
+
+  void kv_rows(const ForeignRank& rank) {
+    const auto tokens = rank.kv_tokens ? rank.kv_tokens : log_.kv_tokens;
+    const bool is_held = tokens && *tokens > 0 && log_.end != ForeignEnd::no_kv;
+    if (!figures_.kv || !rank.kv || *rank.kv <= 0 || log_.end == ForeignEnd::no_kv) {
+      row("left for KV", figures_.kv,
+          is_held ? counted(*tokens, "token")
+                  : about_tokens(figures_.kv.value_or(0), figures_.kv_bytes_per_token));
+      return;
+    }
+    row("left for KV", figures_.kv);
+    std::string remark = tokens ? counted(*tokens, "token") : "";
+    if (tokens && figures_.kv_bytes_per_token) {
+      remark +=
+          fmt::format(", about {} B a token", grouped(std::llround(*figures_.kv_bytes_per_token)));
+    }
+    row("KV allocated", rank.kv, std::move(remark));
+  }
+
+  const ForeignLog& log_;
+  const LogFigures& figures_;
+  std::vector<LogRow> rows_;
+};
+
+}  // namespace
+
+LogFigures figures_of(const ForeignLog& log, const LogHints& hints) {
+  LogFigures figures;
+  figures.kv_bytes_per_token = log.kv_bytes_per_token();
+  if (!figures.kv_bytes_per_token) figures.kv_bytes_per_token = hints.kv_bytes_per_token;
+  figures.context = log.context ? log.context : hints.context;
+  const auto lessen = [](std::optional<Bytes>& least, const std::optional<Bytes>& value) {
+    if (value && (!least || *value < *least)) least = value;
+  };
+  for (const ForeignRank& rank : log.ranks) {
+    lessen(figures.base, rank.base);
+    lessen(figures.left, rank.left);
+  }
+  figures.kv = log.kv_rule();
+  return figures;
+}
+
+std::vector<LogRow> rows_of(const ForeignLog& log, const LogFigures& figures) {
+  Rows rows(log, figures);
+  return log.server == ForeignServer::sglang ? rows.of_sglang() : rows.of_vllm();
+}
+
+std::string gib_text(Bytes bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(kGiB));
+}
+
+std::string about_tokens(Bytes kv, std::optional<double> bytes_per_token) {
+  if (!bytes_per_token || kv <= 0) return "";
+  const double tokens = static_cast<double>(kv) / *bytes_per_token;
+  return fmt::format(", about {} tokens", grouped(static_cast<std::int64_t>(tokens)));
+}
+
+}  // namespace plimsoll
