@@ -209,6 +209,16 @@ class Refusal {
     sum(rank, fit_);
   }
 
+  // Of KV heads that several ranks hold.
+  std::string copies_text() const {
+    if (problem_.kv_copies >= 2) {
+      return fmt::format("on {:.0f} ranks the same", problem_.kv_copies);
+    }
+    if (problem_.kv_copies <= 1) return "each KV head on one rank";
+    return fmt::format("some KV heads on two ranks, {:.2f} times as much in all",
+                       problem_.kv_copies);
+  }
+
   void figures() {
     const RankShape& rank = in_.ranks.front();
     lines_.push_back("Figures:");
@@ -227,9 +237,7 @@ class Refusal {
     }
     lines_.push_back(fmt::format("  KV = {} B a token and rank ({}, {})",
                                  grouped(rank.kv_token_bytes), kv_type_name(problem_.kv_type),
-                                 problem_.kv_copies > 1.5
-                                     ? fmt::format("on {:.0f} ranks the same", problem_.kv_copies)
-                                     : "each KV head on one rank"));
+                                 copies_text()));
     const OptionSet& options = question_.options;
     if (in_.rule != KvRule::demand)
       lines_.push_back(option_line(options, rule_option(in_.rule), ""));

@@ -23,6 +23,8 @@ static_assert(std::endian::native == std::endian::little, "GGUF is read in place
 constexpr std::uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kAlignmentMax = 1U << 20;
+constexpr std::uint64_t kElementsMax = 1ULL << 48;  // no file is as large as a tensor of so many
+constexpr std::uint64_t kOffsetMax = 1ULL << 60;
 
 enum class ValueType : std::uint32_t {
   u8 = 0,
@@ -392,18 +394,16 @@ class HeaderParser {
       return error_at(shape_at, fmt::format("tensor {} has {} dimensions; expected 1 to {}",
                                             in_quotes(name), dimensions, kGgufDimensionsMax));
     }
-    // A block holds at least one byte for two elements, so this many can be in the file at most.
-    const std::uint64_t elements_max = 2 * static_cast<std::uint64_t>(size_);
     std::uint64_t elements = 1;
     pending.info.shape.resize(dimensions);
     for (std::uint32_t i = 0; i < dimensions; ++i) {
       const std::uint64_t at = cursor_.position();
       const auto size = TRY(cursor_.number<std::uint64_t>("a tensor's shape"));
-      if (size < 1 || size > elements_max || elements > elements_max / size) {
+      if (size < 1 || size > kElementsMax || elements > kElementsMax / size) {
         return error_at(at,
                         fmt::format("dimension {} of tensor {} is {}; expected 1 or more, and at "
-                                    "most {} elements in a file of {} bytes (was it cut short?)",
-                                    i, in_quotes(name), size, elements_max, size_));
+                                    "most {} elements in all",
+                                    i, in_quotes(name), size, kElementsMax));
       }
       elements *= size;
       pending.info.shape[dimensions - 1 - i] = static_cast<std::int64_t>(size);
@@ -454,18 +454,19 @@ class HeaderParser {
     const std::uint64_t data_start =
         (cursor_.position() + alignment_ - 1) / alignment_ * alignment_;
     const std::uint64_t data_bytes = size_ > data_start ? size_ - data_start : 0;
-    for (Pending& tensor : pending) {
-      const auto bytes = static_cast<std::uint64_t>(tensor.info.bytes);
-      if (tensor.offset > data_bytes || bytes > data_bytes - tensor.offset) {
-        return error_at(
-            tensor.position,
-            fmt::format(
-                "tensor {} has {} bytes at offset {} of the data, which start at byte {} and "
-                "are {} bytes long; the file may have been cut short while it was copied",
-                in_quotes(tensor.info.name), bytes, tensor.offset, data_start, data_bytes));
-      }
-      tensor.info.offset = data_start + tensor.offset;
+    const auto end = [](const Pending& tensor) {
+      return std::min(tensor.offset, kOffsetMax) + static_cast<std::uint64_t>(tensor.info.bytes);
+    };
+    const auto last = std::ranges::max_element(pending, {}, end);
+    if (last != pending.end() && end(*last) > data_bytes) {
+      return error_at(last->position,
+                      fmt::format("the file should have {} bytes and has {}: tensor {} has {} at "
+                                  "offset {} of the data, which start at byte {}; it may have been "
+                                  "cut short while it was copied",
+                                  data_start + end(*last), size_, in_quotes(last->info.name),
+                                  last->info.bytes, last->offset, data_start));
     }
+    for (Pending& tensor : pending) tensor.info.offset = data_start + tensor.offset;
     std::ranges::sort(pending, {}, &Pending::offset);
     for (std::size_t i = 1; i < pending.size(); ++i) {
       const WeightInfo& before = pending[i - 1].info;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "shared/base/text.h"
+#include "shared/base/utf8.h"
 
 namespace plimsoll {
 namespace {
@@ -21,25 +22,6 @@ bool is_word(char c) {
 }
 bool is_open(char c) { return c == '(' || c == '[' || c == '{'; }
 bool is_close(char c) { return c == ')' || c == ']' || c == '}'; }
-
-void append_utf8(std::string& out, std::uint32_t code) {
-  if (code >= 0xD800 && (code <= 0xDFFF || code > 0x10FFFF)) code = 0xFFFD;
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | (code >> 6));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | (code >> 12));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | (code >> 18));
-    out += static_cast<char>(0x80 | ((code >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  }
-}
 
 // What a bare word means: a number, a constant, else itself.
 Json word_value(std::string_view word) {
@@ -167,13 +149,13 @@ class Parser {
         out += '\0';
         return;
       case 'x':
-        append_utf8(out, hex(2));
+        append_utf8(hex(2), out);
         return;
       case 'u':
-        append_utf8(out, hex(4));
+        append_utf8(hex(4), out);
         return;
       case 'U':
-        append_utf8(out, hex(8));
+        append_utf8(hex(8), out);
         return;
       default:
         out += c;

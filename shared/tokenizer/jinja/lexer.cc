@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/base/utf8.h"
 #include "shared/tokenizer/jinja/text.h"
 
 namespace plimsoll::jinja {

@@ -9,6 +9,8 @@
 #include <locale.h>
 #include <wctype.h>
 
+#include "shared/base/utf8.h"
+
 namespace plimsoll::jinja {
 namespace {
 
@@ -106,24 +108,6 @@ Text Text::sub(std::size_t position, std::size_t length) const {
   out.bytes_ = bytes_.substr(position, length);
   out.trust_ = trust_.substr(position, length);
   return out;
-}
-
-void append_utf8(std::uint32_t code, std::string& out) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | (code >> 6));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | (code >> 12));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | (code >> 18));
-    out += static_cast<char>(0x80 | ((code >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  }
 }
 
 std::size_t count_characters(std::string_view utf8) {

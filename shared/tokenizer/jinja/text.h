@@ -38,7 +38,6 @@ class Text {
 
 // What mapping a text's case costs, in bytes of plain work: tables are opened for it.
 inline std::size_t case_work(const Text& text) { return 2048 + 4 * text.size(); }
-void append_utf8(std::uint32_t code_point, std::string& out);
 std::size_t count_characters(std::string_view utf8);
 // Where each character begins, and the size at the end.
 std::vector<std::size_t> character_starts(std::string_view utf8);

@@ -178,14 +178,31 @@ TEST(GgufHeader, RefusesOddTensors) {
   expect_refused(one("a", {}, kF32, 0), "0 dimensions; expected 1 to 4");
   expect_refused(one("a", {1, 1, 1, 1, 1}, kF32, 0), "5 dimensions");
   expect_refused(one("a", {4, 0}, kF32, 0), "dimension 1 of tensor \"a\" is 0");
-  expect_refused(one("a", {1ULL << 32, 1ULL << 32}, kF32, 0), "dimension 0");
+  expect_refused(one("a", {1ULL << 32, 1ULL << 32}, kF32, 0), "dimension 1");
+  expect_refused(one("a", {1ULL << 60}, kF32, 0), "dimension 0");
   expect_refused(one("a", {64, 1ULL << 58}, kF32, 0), "dimension 1");
   expect_refused(one("a", {32}, 10, 0), "type Q2_K (id 10), which cannot be run");
   expect_refused(one("a", {32}, 77, 0), "type type 77");
   expect_refused(one("a", {16, 4}, kQ41, 0), "rows of 16 elements; expected a multiple of 32");
   expect_refused(one("a", {4}, kF32, 8), "offset 8; expected a multiple of the alignment, 32");
   expect_refused(one("a", {4}, kF32, ~31ULL), "cut short");
-  expect_refused(one("a", {65}, kF32, 0), "260 bytes at offset 0");
+  expect_refused(one("a", {65}, kF32, 0), "has 260 at offset 0");
+}
+
+TEST(GgufHeader, SaysHowManyBytesAFileShouldHaveThatWasCutShort) {
+  GgufBytes whole;
+  whole.start(2, 0).tensor("a", {64}, kF32, 0).tensor("b", {1024}, kF32, 256).pad().zeros(4352);
+  const std::span<const std::byte> bytes = whole.bytes();
+  ASSERT_TRUE(parse_gguf_header(bytes));
+  for (const std::size_t missing : {1, 2000, 4100, 4352}) {
+    const auto cut = bytes.first(bytes.size() - missing);
+    const Result<GgufHeader> header = parse_gguf_header(cut);
+    ASSERT_FALSE(header) << missing;
+    EXPECT_NE(header.error().message.find("the file should have " + std::to_string(bytes.size()) +
+                                          " bytes and has " + std::to_string(cut.size())),
+              std::string::npos)
+        << header.error().message;
+  }
 }
 
 TEST(GgufHeader, RefusesTensorsThatRepeatOrOverlap) {
