@@ -7,6 +7,7 @@
 #include "shared/base/log.h"
 #include "shared/base/text.h"
 #include "shared/options/option_parse.h"
+#include "shared/options/option_paths.h"
 #include "shared/options/option_print.h"
 
 namespace plimsoll {
@@ -21,7 +22,8 @@ int fail(const Error& error) {
 
 Result<int> run(int argc, const char* const* argv) {
   const OptionSources sources = TRY(process_sources(argc, argv));
-  const OptionSet options = TRY(parse_options(sources));
+  OptionSet options = TRY(parse_options(sources));
+  make_paths_absolute(options.values);
   log_start("plimsolld", LogLevel::info);
   std::error_code failed;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);

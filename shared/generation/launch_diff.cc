@@ -154,6 +154,16 @@ std::vector<Difference> compare_launches(const LaunchFacts& before, const Launch
       difference.suspicion = std::clamp(reason->suspicion, 0.0, 1.0);
     }
   }
+  // Another path of the same file.
+  const Setting* hash = find_setting(before.environment, "model");
+  const Setting* later = find_setting(after.environment, "model");
+  if (hash != nullptr && later != nullptr && hash->value == later->value) {
+    for (Difference& difference : all) {
+      if (difference.kind != DifferenceKind::option || difference.name != "model") continue;
+      difference.why = "the same weights under another name";
+      difference.suspicion = 0;
+    }
+  }
   std::ranges::stable_sort(all, std::greater<>(), &Difference::suspicion);
   compare_figures(before.figures, after.figures, all);
   return all;

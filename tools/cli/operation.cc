@@ -3,11 +3,9 @@
 #include <optional>
 #include <ostream>
 #include <system_error>
-#include <variant>
 
 #include <fmt/format.h>
 
-#include "shared/options/option_table.h"
 #include "tools/cli/daemon_client.h"
 #include "tools/cli/json_view.h"
 #include "tools/cli/render.h"
@@ -56,21 +54,6 @@ int report_misuse(const Invocation& call, const std::string& message) {
 int report_bad_value(const Invocation& call, const std::string& message) {
   const int code = exit_code(Code::invalid);
   return report_reply(call, {.exit_code = code, .message = message, .result = {}});
-}
-
-std::string absolute_path(const std::string& path) {
-  std::error_code unknown_folder;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, unknown_folder);
-  return path.empty() || unknown_folder ? path : absolute.string();
-}
-
-void make_paths_absolute(Options& options) {
-  for (const OptionRow& row : option_table()) {
-    const auto* field = std::get_if<std::string Options::*>(&row.field);
-    if (row.kind == OptionKind::path && field != nullptr) {
-      options.*(*field) = absolute_path(options.*(*field));
-    }
-  }
 }
 
 void print_text(Console& console, bool json, const std::string& text) {

@@ -25,10 +25,6 @@ int report_bad_value(const Invocation& call, const std::string& message);
 // Text as it is, or {"text": ...}.
 void print_text(Console& console, bool json, const std::string& text);
 
-// The daemon may work in another folder: paths in options are of this one.
-std::string absolute_path(const std::string& path);  // "" stays
-void make_paths_absolute(Options& options);
-
 // "no daemon runs in ...", exit code 4; where this user may not know that, 1 and why.
 int report_not_running(const Invocation& call);
 

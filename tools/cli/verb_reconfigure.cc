@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
+#include "shared/options/option_paths.h"
 #include "shared/options/option_table.h"
 #include "tools/cli/operation.h"
 #include "tools/cli/verb.h"

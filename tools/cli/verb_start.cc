@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/options/option_paths.h"
 #include "shared/options/option_table.h"
 #include "shared/options/option_value.h"
 #include "tools/cli/daemon_client.h"

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
+#include "shared/memory/device_terms.h"
 #include "shared/memory/memory_terms.h"
 
 namespace plimsoll {
@@ -145,19 +146,29 @@ std::string sglang_no_kv_reason(const std::string& fraction, double filled, Byte
 }
 
 SglangReserve sglang_reserve(const ForeignLog& log) {
-  const std::int64_t chunk = count_of(log, "chunked-prefill-size", 8192);
+  // What the log does not name goes by the device's size, of which free memory is a little less.
+  const std::optional<Bytes> base = least_base(log);
+  const Bytes total = log.total ? *log.total : base.value_or(80 * kGiB);
+  const std::int64_t tp = std::max<std::int64_t>(count_of(log, "tp", 1), 1);
+  const std::int64_t chunk = count_of(log, "chunked-prefill-size", default_step_tokens(total));
   const std::int64_t tokens = std::max<std::int64_t>(chunk, 2048);
-  const std::int64_t ranks = std::max<std::int64_t>(count_of(log, "tp", 1), 1) *
-                             std::max<std::int64_t>(count_of(log, "pp", 1), 1);
+  const std::int64_t ranks = tp * std::max<std::int64_t>(count_of(log, "pp", 1), 1);
   const ForeignArg* off = log.arg("disable-cuda-graph");
   const bool captures = off == nullptr || off->value != "True";
-  const std::int64_t batch = captures ? count_of(log, "cuda-graph-max-bs", 256) : 0;
+  const std::int64_t batch =
+      captures ? count_of(log, "cuda-graph-max-bs", default_graph_batch(total, tp)) : 0;
   double mib = 512 + 1.5 * static_cast<double>(tokens) + 1024.0 * static_cast<double>(ranks) / 8 +
                2.0 * static_cast<double>(batch);
   SglangReserve reserve;
   reserve.formula = fmt::format("512 + 1.5 x {} tokens + 1,024 x {} ranks / 8 + 2 x {} MiB",
                                 grouped(tokens), ranks, batch);
-  const std::optional<Bytes> base = least_base(log);
+  const ForeignArg* attention = log.arg("enable-dp-attention");
+  const std::int64_t dp = count_of(log, "dp", 1);
+  if (attention != nullptr && attention->value == "True" && dp > 1) {
+    const double each = batch > 300 ? 4.5 : 3.0;
+    mib += each * static_cast<double>(batch * dp);
+    reserve.formula += fmt::format(" + {} x {} x {} (attention in data parallel)", each, batch, dp);
+  }
   if (base && *base > 60 * kGiB && mib < 10240) {
     mib = 10240;
     reserve.formula = "at least 10 GiB on a device of more than 60";

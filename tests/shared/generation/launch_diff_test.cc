@@ -45,6 +45,20 @@ TEST(LaunchDiff, PutsTheMemoryFractionFirstAndFiguresLast) {
   EXPECT_EQ(found[5].name, "port");
 }
 
+TEST(LaunchDiff, AnotherPathOfTheSameFileIsNoOtherModel) {
+  LaunchFacts before = working();
+  LaunchFacts after = working();
+  before.options.push_back({"model", "a.gguf", "flag"});
+  after.options.push_back({"model", "/m/a.gguf", "flag"});
+  EXPECT_EQ(compare_launches(before, after).front().why, "another model: weights and KV differ");
+  for (LaunchFacts* facts : {&before, &after})
+    facts->environment.push_back({"model", "c0ffee", ""});
+  const std::vector<Difference> same = compare_launches(before, after);
+  ASSERT_EQ(same.size(), 1U);
+  EXPECT_EQ(same.front().why, "the same weights under another name");
+  EXPECT_EQ(same.front().suspicion, 0);
+}
+
 TEST(LaunchDiff, WhatOneSideLacksIsADifference) {
   const std::vector<Difference> found = compare_launches(working(), failing());
   const auto of = [&](const std::string& name) {

@@ -51,13 +51,30 @@ TEST(SglangRules, TheReserveGrowsWithRanksStepsAndGraphs) {
   EXPECT_EQ(sglang_reserve(small).bytes, 10 * kGiB);
 }
 
+TEST(SglangRules, WhatTheLogDoesNotNameGoesByTheDevice) {
+  ForeignLog log;
+  log.ranks.push_back({.name = "", .base = gib(23)});
+  const SglangReserve reserve = sglang_reserve(log);
+  EXPECT_EQ(reserve.formula, "512 + 1.5 x 4,096 tokens + 1,024 x 1 ranks / 8 + 2 x 48 MiB");
+  EXPECT_EQ(reserve.bytes, (512 + 6144 + 128 + 96) * kMiB);
+}
+
+TEST(SglangRules, AttentionInDataParallelReservesForEachOfItsGroups) {
+  ForeignLog log = launch(gib(138), "8", "512");
+  const Bytes without = sglang_reserve(log).bytes;
+  log.args.push_back({"dp", "dp_size", "8"});
+  EXPECT_EQ(sglang_reserve(log).bytes, without);
+  log.args.push_back({"enable-dp-attention", "enable_dp_attention", "True"});
+  EXPECT_EQ(sglang_reserve(log).bytes - without, 18'432 * kMiB);  // 4.5 x 512 x 8
+}
+
 TEST(SglangRules, ItsOwnFractionIsOfTheDeviceOrOfWhatWasFree) {
   EXPECT_EQ(sglang_auto_fraction(launch(gib(94), "8", "128")), 0.854);
   ForeignLog known = launch(gib(94), "8", "128");
   known.total = 97'871 * kMiB;
   EXPECT_EQ(sglang_auto_fraction(known), 0.856);
   EXPECT_FALSE(sglang_auto_fraction(ForeignLog{}));
-  EXPECT_FALSE(sglang_auto_fraction(launch(gib(8), "8", "512")));
+  EXPECT_FALSE(sglang_auto_fraction(launch(gib(4), "8", "512")));
 }
 
 TEST(SglangRules, FractionsThatItCouldHaveChosenAreTold) {
