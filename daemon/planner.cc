@@ -12,9 +12,11 @@
 #include "shared/base/text.h"
 #include "shared/generation/fingerprint.h"
 #include "shared/generation/learned_terms.h"
+#include "shared/machine/build_features.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/model_input.h"
+#include "shared/memory/plan_problem.h"
 #include "shared/memory/simulation.h"
 #include "shared/model/model_source.h"
 #include "shared/options/device_choice.h"
@@ -33,16 +35,32 @@ Status check_devices(const Machine& machine, const Options& options) {
   const bool is_simulated =
       !machine.devices.empty() && std::ranges::all_of(machine.devices, &Device::is_simulated);
   if (is_simulated) return {};
-  if (!machine.devices.empty()) {
-    return invalid(
-        "devices: GPUs need the CUDA backend, which this build does not have; `plimsoll plan` "
-        "plans for them, and --devices simulated rehearses the launch");
-  }
   if (options.machine.empty()) return {};
   return invalid(fmt::format(
       "machine: {} describes another machine, on which nothing can be started from "
       "here; `plimsoll plan` plans for it, and --devices simulated rehearses the launch",
       options.machine));
+}
+
+// Of ranks on this machine's GPUs.
+Status check_gpus(const Machine& machine, const ModelSpec& model, const Options& options) {
+  if (machine.devices.empty() || machine.devices.front().is_simulated) return {};
+  if (!kHasGpuKernels) {
+    return invalid(
+        "devices: this build has no kernels for GPUs; build it where nvcc is found (docs/gpu.md), "
+        "or use --devices cpu. `plimsoll plan` plans for GPUs, and --devices simulated rehearses "
+        "the launch");
+  }
+  if (model.weights.all().empty()) {
+    return invalid(
+        "model: workers load GGUF files; this model can be planned for GPUs, and --devices "
+        "simulated rehearses the launch");
+  }
+  if (!options.draft_model.empty()) {
+    return invalid("draft-model: workers do not use a draft model; leave it empty");
+  }
+  if (options.ep > 1) return invalid("ep: workers do not divide experts; leave it 1");
+  return check_cuda_options(options);
 }
 
 // Each worker reads it for itself; a mistake is better said once.
@@ -123,6 +141,7 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   }
   const std::string& model = options.values.model;
   const PlanModels models = TRY(read_plan_models(options.values, machine));
+  TRY(check_gpus(machine, models.model, options.values));
   const std::vector<std::string> variables = own_variables();
   LaunchPlan launch;
   launch.environment = read_fingerprint({.machine = machine,

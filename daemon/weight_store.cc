@@ -17,10 +17,11 @@ namespace {
 
 std::string stored_name(std::int64_t rank) { return fmt::format("{}{}", kStoredWeights, rank); }
 
-bool is_on_cpu(const Options& options) {
-  const Result<DeviceChoice> choice = parse_device_choice(options.devices);
-  // Weights of the CUDA backend are packed otherwise, and belong to a device.
-  return choice && choice->kind != DeviceKind::simulated && choice->kind != DeviceKind::cuda_host;
+// Weights of the CUDA backend are packed otherwise, and belong to a device.
+bool is_on_cpu(const LaunchPlan& plan) {
+  const Result<DeviceChoice> choice = parse_device_choice(plan.options.values.devices);
+  return plan.memory.devices == "cpu" && choice && choice->kind != DeviceKind::simulated &&
+         choice->kind != DeviceKind::cuda_host;
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ WeightStore::WeightStore(std::vector<InheritedDescriptor> inherited, ServiceNoti
 }
 
 int WeightStore::block_of(const LaunchPlan& plan, std::int64_t replica, std::int64_t rank) {
-  if (!is_on_cpu(plan.options.values)) return -1;
+  if (!is_on_cpu(plan)) return -1;
   const RankPlan& wanted = plan.memory.ranks.at(static_cast<std::size_t>(replica * plan.tp + rank));
   const Result<std::string> label = weight_label(plan.options.values.model, wanted);
   if (!label) return -1;  // the rank says why there is no such file
@@ -57,7 +58,7 @@ int WeightStore::block_of(const LaunchPlan& plan, std::int64_t replica, std::int
 
 void WeightStore::note_shared(LaunchPlan& plan) const {
   plan.shares_weights.assign(static_cast<std::size_t>(plan.tp), false);
-  if (!is_on_cpu(plan.options.values)) return;
+  if (!is_on_cpu(plan)) return;
   for (const auto& [rank, block] : blocks_) {
     // Sealed says that ranks do map it: where the kernel cannot, each has its own.
     const auto index = static_cast<std::size_t>(rank);

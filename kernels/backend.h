@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -91,6 +92,8 @@ struct LinearCall {
   SumsView sums = {};  // partial: [tokens, rows]
 };
 
+constexpr std::int32_t kNullBlock = -1;
+
 // KV cache of one rank: blocks of kKvBlockTokens tokens; a block holds, for each layer and each KV
 // head of the rank, K transposed [head_dim][kKvBlockTokens] and then V [kKvBlockTokens][head_dim].
 // As int8, f32 scales [kKvBlockTokens] of the tokens' keys and then of their values follow: a key
@@ -103,6 +106,9 @@ struct KvCache {
   std::int64_t kv_heads = 0;  // of this rank
   std::int64_t head_dim = 0;
   KvType type = KvType::f16;  // or int8
+  // Whether there is a block before `data`, kNullBlock, that nobody reads: rows that only fill up a
+  // batch are written there.
+  bool has_null_block = false;
   Bytes head_bytes() const { return 2 * kKvBlockTokens * kv_row_bytes(type, head_dim); }
   Bytes block_bytes() const { return layers * kv_heads * head_bytes(); }
 };
@@ -153,14 +159,34 @@ struct BackendLimits {
 };
 
 // Memory of a device that is not this process's own: tensors, weights and KV of its backend lie
-// there, and only the backend's calls and `write` touch it.
+// there, and only the backend's calls and `write` touch it. All of it lives as long as the backend.
 class DeviceMemory {
  public:
+  struct State {
+    Bytes free = 0;
+    Bytes total = 0;
+  };
   virtual ~DeviceMemory() = default;
-  // Zeroed, aligned to 256 bytes; it lives as long as the backend.
+  virtual Result<State> state() = 0;
+  // Zeroed, aligned to 256 bytes.
   virtual Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) = 0;
+  // This process's memory, that copies go to and from without waiting.
+  virtual Result<std::span<std::byte>> allocate_host(Bytes bytes, const std::string& purpose) = 0;
+  // Addresses alone; map() puts zeroed memory behind whole granules of them.
+  virtual Bytes granule() const = 0;
+  virtual Result<std::span<std::byte>> reserve(Bytes bytes, const std::string& purpose) = 0;
+  virtual Status map(std::span<std::byte> part, const std::string& purpose) = 0;
   // Complete when it returns.
   virtual Status write(std::span<const std::byte> from, std::byte* to) = 0;
+  // Where it is memory of this process all the same (the host executor): its maps.
+  virtual std::vector<std::span<const std::byte>> host_maps() const { return {}; }
+};
+
+// Inputs of a step of one row a sequence, each with logits.
+struct DecodeInputs {
+  std::span<const std::int32_t> ids;         // [rows]
+  std::span<const SequenceRows> sequences;   // of one token each
+  std::span<const std::int32_t> logit_rows;  // 0, 1, 2 ... rows - 1
 };
 
 class Backend {
@@ -192,6 +218,21 @@ class Backend {
   // `from`, whose rows follow each other, as this process can read it: itself on the CPU, else a
   // copy in `to`, which is as long. Waits. Errors: what any call before failed by.
   virtual Result<TensorView> read(TensorView from, std::span<float> to) = 0;
+
+  // The calls that `step` makes for a decode step of `rows` rows, `read` last, are kept and not
+  // run: replay() runs them all at once, on other inputs, with the bits that they would have given,
+  // and returns what `read` would. Before serving, like everything that allocates. REQUIRES:
+  // can_record(); the same tensors, weights and cache each time.
+  virtual bool can_record() const { return false; }
+  virtual Status record(std::int64_t rows, const std::function<Status()>& step) {
+    (void)rows, (void)step;
+    return internal_error("this backend records no steps");
+  }
+  // REQUIRES: steps of inputs.ids.size() rows were recorded.
+  virtual Result<TensorView> replay(const DecodeInputs& inputs) {
+    (void)inputs;
+    return internal_error("this backend records no steps");
+  }
 };
 
 }  // namespace plimsoll

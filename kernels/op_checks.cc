@@ -61,7 +61,9 @@ Status check_sequence(const SequenceRows& sequence, const KvCache& cache, std::i
   }
   for (std::int64_t i = 0; i < needed; ++i) {
     const std::int32_t block = sequence.blocks[static_cast<std::size_t>(i)];
-    if (block < 0 || block >= cache.blocks) {
+    const bool is_there =
+        (block >= 0 && block < cache.blocks) || (cache.has_null_block && block == kNullBlock);
+    if (!is_there) {
       return fault("KV block " + number(block) + " of a cache of " + number(cache.blocks));
     }
   }

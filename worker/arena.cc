@@ -95,11 +95,24 @@ Result<Arena> Arena::create(const RankPlan& plan, std::span<std::byte> weights) 
     const Bytes bytes = size_of(term);
     if (is_there(term)) {
       CHECK(std::ssize(weights) == bytes);
-      arena.regions_.push_back({term, bytes, weights, 0});
+      arena.regions_.push_back({term, bytes, weights, 0, 0});
       continue;
     }
-    arena.regions_.push_back({term, bytes, rest.first(size(bytes)), 0});
+    arena.regions_.push_back({term, bytes, rest.first(size(bytes)), 0, 0});
     rest = rest.subspan(size(round_up(bytes, kRegionAlignment)));
+  }
+  return arena;
+}
+
+Result<Arena> Arena::create(const RankPlan& plan, DeviceMemory& device) {
+  Arena arena;
+  Bytes free = TRY(device.state()).free;
+  for (const Term term : kArenaTerms) {
+    const Bytes bytes = plan.bytes(term);
+    const std::span<std::byte> memory =
+        TRY(device.allocate(bytes, fmt::format("the plan's row \"{}\"", term_name(term))));
+    const Bytes before = std::exchange(free, TRY(device.state()).free);
+    arena.regions_.push_back({term, bytes, memory, 0, std::max<Bytes>(0, before - free)});
   }
   return arena;
 }
@@ -108,7 +121,7 @@ Arena Arena::without_memory(const RankPlan& plan) {
   Arena arena;
   for (const PlanRow& row : plan.rows) {
     if (row.term == Term::kv) continue;
-    arena.regions_.push_back({row.term, row.bytes, {}, 0});
+    arena.regions_.push_back({row.term, row.bytes, {}, 0, 0});
   }
   return arena;
 }
@@ -145,6 +158,11 @@ Status Arena::account(Term term, Bytes bytes, const std::string& purpose) {
 Bytes Arena::planned(Term term) const {
   const Region* region = find(term);
   return region == nullptr ? 0 : region->bytes;
+}
+
+Bytes Arena::held(Term term) const {
+  const Region* region = find(term);
+  return region == nullptr ? 0 : region->held;
 }
 
 Bytes Arena::taken(Term term) const {

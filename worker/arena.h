@@ -1,10 +1,11 @@
 // Arena: the memory of a rank, taken once from the system and carved into the plan's regions.
 //
-// One anonymous map holds the weights, tables, activations, workspace and logits of the plan (the
-// weights only where they do not lie in memory that outlives the rank); KV is a second map, made
-// once the daemon has fixed the number of blocks. What a region does not have is
-// a fault of the plan or of the code that estimates, and says which row it belongs to. Pages come
-// zeroed and only when touched; they are left out of core dumps. Memory is never given back.
+// Weights, tables, activations, workspace and logits of the plan are one anonymous map (the weights
+// only where they do not lie in memory that outlives the rank), or on a device an allocation each;
+// KV comes later, once the daemon has fixed the number of blocks. What a region does not have is
+// a fault of the plan or of the code that estimates, and says which row it belongs to. Pages of a
+// map come zeroed and only when touched; they are left out of core dumps. Memory is never given
+// back.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "shared/base/result.h"
 #include "shared/base/units.h"
 #include "shared/memory/memory_plan.h"
@@ -53,6 +55,8 @@ class Arena {
  public:
   // Maps the rows of the plan that tensors come from. `weights`: theirs, where it is there already.
   static Result<Arena> create(const RankPlan& plan, std::span<std::byte> weights = {});
+  // The same on a device.
+  static Result<Arena> create(const RankPlan& plan, DeviceMemory& device);
   // Of all rows but KV, without any memory: for devices that are not there. Only account() works.
   static Arena without_memory(const RankPlan& plan);
 
@@ -64,6 +68,9 @@ class Arena {
   std::span<const std::byte> memory() const { return memory_.bytes(); }
   Bytes planned(Term term) const;
   Bytes taken(Term term) const;
+  // What the device had less of, once the term's region was there: what was asked for, in the
+  // device's pieces.
+  Bytes held(Term term) const;
 
  private:
   struct Region {
@@ -71,6 +78,7 @@ class Arena {
     Bytes bytes = 0;
     std::span<std::byte> memory;  // of that length, or empty
     Bytes taken = 0;
+    Bytes held = 0;
   };
   const Region* find(Term term) const;
   // Where in the region the next `bytes` begin; they are taken.

@@ -1,9 +1,11 @@
 #include "worker/engine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "shared/memory/graph_sizes.h"
 #include "worker/graph/rope.h"
 
 namespace plimsoll {
@@ -24,10 +26,15 @@ Status place(Arena& arena, Term term, const std::string& purpose, SumsView& view
 Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
   DecoderBuffers buffers =
       decoder_buffer_shapes(*parts.spec, *parts.shards, parts.collective->rank(), parts.limits);
-  if (parts.backend->device_memory() != nullptr) {
-    buffers.all_logits = f32_view(nullptr, parts.limits.logit_rows_max, parts.spec->vocab);
-  }
   Arena& arena = *parts.arena;
+  if (DeviceMemory* device = parts.backend->device_memory()) {
+    const std::int64_t rows = parts.limits.logit_rows_max;
+    const Bytes bytes = rows * parts.spec->vocab * static_cast<Bytes>(sizeof(float));
+    const auto memory = TRY(device->allocate_host(bytes, "logits for the sampler"));
+    buffers.all_logits = f32_view(reinterpret_cast<float*>(memory.data()), rows, parts.spec->vocab);
+  } else {
+    TRY(place(arena, Term::logits, "all ranks' logits", buffers.all_logits));
+  }
   TRY(place(arena, Term::activations, "the residual stream", buffers.x));
   TRY(place(arena, Term::activations, "queries, keys and values", buffers.qkv));
   TRY(place(arena, Term::activations, "the attention's output", buffers.attention));
@@ -36,8 +43,37 @@ Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
   TRY(place(arena, Term::activations, "this rank's partial sums", buffers.partial));
   TRY(place(arena, Term::logits, "the head's input", buffers.logit_inputs));
   TRY(place(arena, Term::logits, "this rank's logits", buffers.logits));
-  TRY(place(arena, Term::logits, "all ranks' logits", buffers.all_logits));
   return buffers;
+}
+
+// On a device they are made here and written there.
+Result<RopeTables> place_rope_tables(const EngineParts& parts) {
+  const ModelSpec& spec = *parts.spec;
+  const Tokens positions = parts.limits.context_length;
+  const Bytes bytes = rope_table_bytes(spec, positions);
+  const auto memory = TRY(parts.arena->take(Term::tables, bytes, "rotary tables"));
+  const float* freqs = parts.weights->rope_freqs;
+  DeviceMemory* device = parts.backend->device_memory();
+  if (device == nullptr) return make_rope_tables(spec, positions, freqs, memory);
+  std::vector<float> own_freqs;
+  if (freqs != nullptr) {
+    own_freqs.resize(static_cast<std::size_t>(spec.rope_dim / 2));
+    TensorView view = f32_view(const_cast<float*>(freqs), 1, std::ssize(own_freqs));
+    TRY(parts.backend->read(view, own_freqs));
+    freqs = own_freqs.data();
+  }
+  std::vector<std::byte> made(static_cast<std::size_t>(bytes));
+  RopeTables tables = make_rope_tables(spec, positions, freqs, made);
+  TRY(device->write(made, memory.data()));
+  const auto move = [&](const float*& pointer) {
+    pointer = reinterpret_cast<const float*>(
+        memory.data() + (reinterpret_cast<const std::byte*>(pointer) - made.data()));
+  };
+  for (RopeTable* table : {&tables.full, &tables.window}) {
+    move(table->cos);
+    move(table->sin);
+  }
+  return tables;
 }
 
 }  // namespace
@@ -46,11 +82,12 @@ Engine::Engine(const EngineParts& parts, const RankShard& shard, Decoder decoder
     : StepRunner({.rows_max = parts.limits.rows_max,
                   .logit_rows_max = parts.limits.logit_rows_max,
                   .context_length = parts.limits.context_length}),
-      decoder_(std::move(decoder)) {
-  cache_.layers = parts.spec->layers;
-  cache_.kv_heads = shard.kv_heads.size();
-  cache_.head_dim = parts.spec->head_dim;
-  cache_.type = parts.kv_type;
+      decoder_(std::make_unique<Decoder>(std::move(decoder))),
+      cache_(std::make_unique<KvCache>()) {
+  cache_->layers = parts.spec->layers;
+  cache_->kv_heads = shard.kv_heads.size();
+  cache_->head_dim = parts.spec->head_dim;
+  cache_->type = parts.kv_type;
 }
 
 Result<Engine> Engine::create(const EngineParts& parts) {
@@ -62,15 +99,12 @@ Result<Engine> Engine::create(const EngineParts& parts) {
   const RankShard& shard = parts.shards->ranks[static_cast<std::size_t>(parts.collective->rank())];
   Arena& arena = *parts.arena;
   const DecoderBuffers buffers = TRY(place_buffers(parts));
-  const Tokens positions = parts.limits.context_length;
-  const RopeTables rope = make_rope_tables(
-      *parts.spec, positions, parts.weights->rope_freqs,
-      TRY(arena.take(Term::tables, rope_table_bytes(*parts.spec, positions), "rotary tables")));
+  const RopeTables rope = TRY(place_rope_tables(parts));
   const BackendLimits backend = backend_limits(*parts.spec, shard, parts.limits);
   const std::span<std::byte> workspace = TRY(arena.take(
       Term::workspace, parts.backend->workspace_bytes(backend), "the backend's scratch"));
   TRY(parts.backend->set_workspace(backend, workspace));
-  return Engine(parts, shard,
+  Engine engine(parts, shard,
                 Decoder({.spec = parts.spec,
                          .shards = parts.shards,
                          .weights = parts.weights,
@@ -79,16 +113,44 @@ Result<Engine> Engine::create(const EngineParts& parts) {
                          .collective = parts.collective,
                          .buffers = buffers,
                          .rope = rope}));
+  TRY(engine.prepare_device(parts));
+  return engine;
+}
+
+// KV's place and, before its memory is, all that a device needs for steps.
+Status Engine::prepare_device(const EngineParts& parts) {
+  DeviceMemory* device = parts.backend->device_memory();
+  if (device == nullptr) return {};
+  const Bytes before = TRY(device->state()).free;
+  device_kv_ = TRY(DeviceKv::reserve(*device, cache_->block_bytes(), parts.kv_blocks_max));
+  cache_->data = device_kv_->data();
+  cache_->has_null_block = true;
+  const bool records = parts.backend->can_record() && parts.collective->size() == 1;
+  const std::int64_t largest =
+      records
+          ? std::min({parts.recorded_rows_max, parts.limits.rows_max, parts.limits.logit_rows_max})
+          : 0;
+  if (largest > 0) {
+    recorder_ = TRY(StepRecorder::create({.backend = parts.backend,
+                                          .decoder = decoder_.get(),
+                                          .cache = cache_.get(),
+                                          .sizes = graph_sizes(largest),
+                                          .rows_max = parts.limits.rows_max,
+                                          .context_length = parts.limits.context_length}));
+  }
+  recording_bytes_ = std::max<Bytes>(0, before - TRY(device->state()).free);
+  return {};
 }
 
 Status Engine::take_kv(const KvRequest& request) {
-  kv_memory_ = TRY(MappedMemory::create({.bytes = request.blocks * cache_.block_bytes(),
+  sequences_.reserve(static_cast<std::size_t>(request.sequences_max));
+  cache_->blocks = request.blocks;
+  if (device_kv_) return device_kv_->map(request.blocks);
+  kv_memory_ = TRY(MappedMemory::create({.bytes = request.blocks * cache_->block_bytes(),
                                          .huge_pages = false,
                                          .purpose = "the KV cache"}));
   if (request.prefault) TRY(kv_memory_.populate("the KV cache (--kv-prefault)"));
-  cache_.data = kv_memory_.bytes().data();
-  cache_.blocks = request.blocks;
-  sequences_.reserve(static_cast<std::size_t>(request.sequences_max));
+  cache_->data = kv_memory_.bytes().data();
   return {};
 }
 
@@ -103,8 +165,11 @@ Result<TensorView> Engine::compute(const StepPlan& plan) {
                           .position = sequence.position,
                           .blocks = table});
   }
-  return decoder_.run(
-      {.ids = plan.ids, .sequences = sequences_, .logit_rows = plan.logit_rows, .cache = &cache_});
+  const Decoder::Input input{.ids = plan.ids,
+                             .sequences = sequences_,
+                             .logit_rows = plan.logit_rows,
+                             .cache = cache_.get()};
+  return recorder_ && recorder_->serves(input) ? recorder_->run(input) : decoder_->run(input);
 }
 
 }  // namespace plimsoll

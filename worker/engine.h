@@ -2,6 +2,7 @@
 // arena at creation.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -10,7 +11,9 @@
 #include "worker/arena.h"
 #include "worker/collective/collective.h"
 #include "worker/graph/decoder.h"
+#include "worker/graph/step_recorder.h"
 #include "worker/graph/weights.h"
+#include "worker/kv/device_kv.h"
 #include "worker/process_memory.h"
 #include "worker/schedule/step_plan.h"
 #include "worker/step_runner.h"
@@ -26,6 +29,8 @@ struct EngineParts {
   Arena* arena = nullptr;
   DecoderLimits limits;
   KvType kv_type = KvType::f16;
+  Blocks kv_blocks_max = 0;            // that KV may have; on a device their addresses are reserved
+  std::int64_t recorded_rows_max = 0;  // decode batches that are recorded, where the backend can
 };
 
 class Engine final : public StepRunner {
@@ -34,18 +39,26 @@ class Engine final : public StepRunner {
   // no decoder runs.
   static Result<Engine> create(const EngineParts& parts);
 
-  const KvCache& cache() const { return cache_; }
-  // Of the KV cache's memory, by the kernel's word. Errors: unavailable.
+  const KvCache& cache() const { return *cache_; }
+  // Of the KV cache's memory, by the kernel's word, where it is this process's. Errors:
+  // unavailable.
   Result<Bytes> kv_bytes_resident() const { return touched_bytes(kv_memory_.bytes()); }
+  // That the device had less of once recordings and the block that they pad with were there.
+  Bytes recording_bytes() const { return recording_bytes_; }
 
  private:
   Engine(const EngineParts& parts, const RankShard& shard, Decoder decoder);
+  Status prepare_device(const EngineParts& parts);
   Status take_kv(const KvRequest& request) override;
   Result<TensorView> compute(const StepPlan& plan) override;
 
-  Decoder decoder_;
-  KvCache cache_;
+  // Where they are stays, whoever moves the engine.
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<KvCache> cache_;
   MappedMemory kv_memory_;
+  std::optional<DeviceKv> device_kv_;
+  std::optional<StepRecorder> recorder_;
+  Bytes recording_bytes_ = 0;
   std::vector<SequenceRows> sequences_;
 };
 

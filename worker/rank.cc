@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <malloc.h>
 
@@ -12,6 +13,15 @@
 #include "worker/process_memory.h"
 
 namespace plimsoll {
+namespace {
+
+Result<Bytes> touched_in_all(const std::vector<std::span<const std::byte>>& maps) {
+  Bytes touched = 0;
+  for (const std::span<const std::byte> map : maps) touched += TRY(touched_bytes(map));
+  return touched;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Rank>> Rank::load(Setup setup,
                                          const std::function<void(const LoadProgress&)>& progress) {
@@ -25,22 +35,29 @@ Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
   const GgufFile file = TRY(GgufFile::open(setup_.model_path));
   spec_ = TRY_CONTEXT(setup_.model_path + ": ", read_model_spec(file));
   TRY(open_kept_weights(progress));
-  arena_ = TRY(
-      Arena::create(setup_.plan, kept_weights_ ? kept_weights_->bytes() : std::span<std::byte>()));
+  if (DeviceMemory* device = setup_.backend->device_memory()) {
+    arena_ = TRY(Arena::create(setup_.plan, *device));
+  } else {
+    arena_ = TRY(Arena::create(setup_.plan,
+                               kept_weights_ ? kept_weights_->bytes() : std::span<std::byte>()));
+  }
   const auto index = static_cast<std::size_t>(setup_.collective->rank());
   const bool is_packed = kept_weights_ && kept_weights_->is_sealed();
   weights_ = std::make_unique<ModelWeights>(
       TRY(load_weights(file, spec_, setup_.shards.ranks[index], *setup_.backend, arena_,
                        is_packed ? ArenaWeights::packed : ArenaWeights::to_pack, progress)));
   if (kept_weights_ && !is_packed) TRY(kept_weights_->seal());
-  engine_ = std::make_unique<Engine>(TRY(Engine::create({.spec = &spec_,
-                                                         .shards = &setup_.shards,
-                                                         .weights = weights_.get(),
-                                                         .backend = setup_.backend.get(),
-                                                         .collective = setup_.collective.get(),
-                                                         .arena = &arena_,
-                                                         .limits = setup_.limits,
-                                                         .kv_type = setup_.kv_type})));
+  engine_ = std::make_unique<Engine>(
+      TRY(Engine::create({.spec = &spec_,
+                          .shards = &setup_.shards,
+                          .weights = weights_.get(),
+                          .backend = setup_.backend.get(),
+                          .collective = setup_.collective.get(),
+                          .arena = &arena_,
+                          .limits = setup_.limits,
+                          .kv_type = setup_.kv_type,
+                          .kv_blocks_max = setup_.kv_blocks_max,
+                          .recorded_rows_max = setup_.recorded_rows_max})));
   // What reading the header took goes back to the system, so that the same launch always measures
   // the same.
   (void)::malloc_trim(0);
@@ -97,7 +114,14 @@ std::string Rank::description() const {
 // kernel says of it beside them.
 Measured Rank::measure() const {
   if (simulated_ != nullptr) return simulated_->measure();
+  DeviceMemory* device = setup_.backend->device_memory();
+  if (device != nullptr && setup_.context) return measure_device(*device);
   Measured measured;
+  std::vector<std::span<const std::byte>> maps = {arena_.memory()};
+  if (device != nullptr) {
+    maps = device->host_maps();
+    measured.terms[term_name(Term::graphs)] = engine_->recording_bytes();
+  }
   for (const Term term : kArenaTerms) measured.terms[term_name(term)] = arena_.taken(term);
   // Its part of what all replicas map, whether or not they do yet; all of it where it packed alone.
   const std::int64_t sharers = kept_weights_ ? setup_.plan.weight_sharers : 1;
@@ -108,7 +132,7 @@ Measured Rank::measure() const {
   measured.kv_committed = engine_->cache().blocks * block;
   measured.kv_touched = engine_->kv_blocks_touched() * block;
   const Result<ProcessMemory> process = read_process_memory();
-  const Result<Bytes> in_arena = touched_bytes(arena_.memory());
+  const Result<Bytes> in_arena = touched_in_all(maps);
   const Result<Bytes> in_kv = engine_->kv_bytes_resident();
   const Result<Bytes> in_kept =
       kept_weights_ ? proportional_bytes(kept_weights_->bytes()) : Result<Bytes>(Bytes{0});
@@ -123,6 +147,24 @@ Measured Rank::measure() const {
   if (const Result<Machine> machine = query_machine()) {
     measured.free = machine->memory_left();
     if (machine->cgroup_limit > 0) measured.cgroup = machine->cgroup_used;
+  }
+  return measured;
+}
+
+// By the driver's word: what it had less of after each.
+Measured Rank::measure_device(DeviceMemory& device) const {
+  Measured measured;
+  measured.source = "cuMemGetInfo";
+  measured.terms[term_name(Term::context)] = *setup_.context;
+  for (const Term term : kArenaTerms) measured.terms[term_name(term)] = arena_.held(term);
+  measured.terms[term_name(Term::graphs)] = engine_->recording_bytes();
+  const Bytes block = engine_->cache().block_bytes();
+  measured.kv_committed = engine_->cache().blocks * block;
+  measured.kv_touched = engine_->kv_blocks_touched() * block;
+  measured.resident = measured.sum() + measured.kv_committed;
+  if (const Result<DeviceMemory::State> state = device.state()) {
+    measured.free = state->free;
+    measured.neighbours = std::max<Bytes>(0, state->total - state->free - measured.resident);
   }
   return measured;
 }

@@ -47,9 +47,13 @@ class Rank {
     RankPlan plan;     // of this one
     DecoderLimits limits;
     KvType kv_type = KvType::f16;
+    Blocks kv_blocks_max = 0;            // that KV may be told to have
+    std::int64_t recorded_rows_max = 0;  // decode batches that are recorded, where that can be
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Collective> collective = {};
     Bytes shared_memory = 0;  // its part of what the replica's ranks share
+    // Of a rank on a GPU: what its context and modules took.
+    std::optional<Bytes> context = {};
     std::optional<Simulated> simulated = {};
     std::optional<KeptWeights> kept_weights = {};
   };
@@ -70,6 +74,7 @@ class Rank {
   explicit Rank(Setup setup) : setup_(std::move(setup)) {}
   Status start(const std::function<void(const LoadProgress&)>& progress);
   Status open_kept_weights(const std::function<void(const LoadProgress&)>& progress);
+  Measured measure_device(DeviceMemory& device) const;
   Status start_simulated(const std::function<void(const LoadProgress&)>& progress);
 
   Setup setup_;

@@ -13,8 +13,6 @@
 #include <unistd.h>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/host_runtime.h"
 #include "shared/base/kept_line.h"
 #include "shared/base/log.h"
 #include "shared/base/replica_segment.h"
@@ -29,6 +27,7 @@
 #include "worker/ledger_lines.h"
 #include "worker/placement.h"
 #include "worker/rank.h"
+#include "worker/rank_backend.h"
 #include "worker/worker_setup.h"
 
 namespace plimsoll {
@@ -44,8 +43,6 @@ constexpr Duration kIdleLook = milliseconds(50);
 // Without peers only a broken connection to the supervisor is looked for.
 constexpr Duration kIdleLookAlone = milliseconds(250);
 constexpr int kRequestSocketMode = 0600;
-// Any but 0 and 1 is a random order of CUDA threads.
-constexpr std::uint64_t kExecutorSeed = 2;
 
 class Worker {
  public:
@@ -167,6 +164,8 @@ Status Worker::load() {
                     .plan = launched_.plan,
                     .limits = launched_.limits,
                     .kv_type = launched_.kv_type,
+                    .kv_blocks_max = launched_.kv_blocks,
+                    .recorded_rows_max = launched_.recorded_rows_max,
                     .backend = nullptr};
   if (launched_.simulated_memory) {
     launched_.backend.spin = false;  // nothing is computed: waiting ranks sleep
@@ -185,12 +184,9 @@ Status Worker::load() {
     }
   }
   launched_.backend.spin = launched_.threads_of_all_ranks <= usable_cpus();
-  if (launched_.on_host_cuda) {
-    setup.backend = make_cuda_backend(
-        cuda::make_host_runtime({.memory = setup.plan.budget, .seed = kExecutorSeed}));
-  } else {
-    setup.backend = TRY(make_cpu_backend(launched_.backend));
-  }
+  RankBackend made = TRY(make_rank_backend(launched_));
+  setup.backend = std::move(made.backend);
+  setup.context = made.context;
   TRY(join_group(setup));
   rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
   return {};

@@ -67,6 +67,7 @@ Status take_decisions(const PlanDecisions& decided, LaunchedRank& result) {
   result.running_requests_max = decided.max_running_requests;
   result.kv_blocks = decided.kv_blocks;
   result.kv_type = decided.kv_type;
+  result.recorded_rows_max = decided.cuda_graph_max_bs;
   const std::int64_t rows = std::min(decided.step_tokens_max, decided.logit_rows_max);
   if (decided.max_running_requests >= 1 && decided.max_running_requests <= rows &&
       decided.context_length >= 1 && decided.kv_blocks >= 1) {

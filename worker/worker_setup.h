@@ -24,6 +24,7 @@ struct LaunchedRank {
   std::int64_t running_requests_max = 0;
   Blocks kv_blocks = 0;
   KvType kv_type = KvType::f16;
+  std::int64_t recorded_rows_max = 0;     // cuda-graph-max-bs
   bool on_host_cuda = false;              // the CUDA backend, on the host executor
   CpuBackendOptions backend;              // `spin` is decided where the CPUs are known
   std::optional<Bytes> simulated_memory;  // of this rank's device; unset: it runs on the CPU

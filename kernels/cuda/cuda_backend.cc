@@ -11,7 +11,10 @@
 
 #include "kernels/cuda/launches.h"
 #include "kernels/cuda/pack.h"
+#include "kernels/cuda/recorded_steps.h"
 #include "kernels/cuda/step_tables.h"
+#include "kernels/cuda/weight_upload.h"
+#include "kernels/cuda/workspace.h"
 #include "kernels/op_checks.h"
 #include "shared/base/check.h"
 
@@ -21,7 +24,6 @@ namespace {
 using cuda::Kernel;
 
 constexpr unsigned kRowThreads = 256;
-constexpr Bytes kAlignment = 256;
 constexpr std::int64_t kFloatCols = 8;  // that a lane loads at once
 constexpr unsigned kRopeWarps = 4;
 
@@ -33,63 +35,32 @@ void require(const Status& status) {
 
 std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
-// The workspace, in the order in which it is carved.
-struct Workspace {
-  std::int8_t* quants = nullptr;
-  cuda::ActivationScale* scales = nullptr;
-  float* values = nullptr;
-  std::int32_t* ids = nullptr;
-  std::int32_t* rows = nullptr;
-  std::byte* tables = nullptr;
-  float* partial_out = nullptr;
-  float* partial_max = nullptr;
-  float* partial_sum = nullptr;
-};
-
-class Carver {
- public:
-  explicit Carver(std::byte* begin) : begin_(begin) {}
-  template <typename T>
-  T* take(std::int64_t count) {
-    const Bytes at = bytes_;
-    bytes_ += round_up(count * static_cast<Bytes>(sizeof(T)), kAlignment);
-    return begin_ == nullptr ? nullptr : reinterpret_cast<T*>(begin_ + at);
-  }
-  Bytes bytes() const { return bytes_; }
-
- private:
-  std::byte* begin_;
-  Bytes bytes_ = 0;
-};
-
-Bytes carve(const BackendLimits& limits, std::byte* memory, Workspace& space) {
-  Carver carver(memory);
-  const std::int64_t partials = cuda::kPartialsMax * limits.heads_max;
-  space.quants = carver.take<std::int8_t>(limits.tokens_max * limits.cols_max);
-  space.scales = carver.take<cuda::ActivationScale>(limits.tokens_max *
-                                                    ceil_div(limits.cols_max, cuda::kSubBlockCols));
-  space.values = carver.take<float>(limits.tokens_max * limits.cols_max);
-  space.ids = carver.take<std::int32_t>(limits.tokens_max);
-  space.rows = carver.take<std::int32_t>(limits.tokens_max);
-  space.tables = carver.take<std::byte>(cuda::step_table_bytes(cuda::step_table_limits(limits)));
-  space.partial_out = carver.take<float>(partials * limits.head_dim);
-  space.partial_max = carver.take<float>(partials);
-  space.partial_sum = carver.take<float>(partials);
-  return carver.bytes();
-}
-
 class CudaBackend final : public Backend, public DeviceMemory {
  public:
   explicit CudaBackend(std::unique_ptr<cuda::DeviceRuntime> runtime)
-      : runtime_(std::move(runtime)) {}
+      : runtime_(std::move(runtime)), upload_(*runtime_) {}
 
   std::string description() const override {
     return "cuda on " + runtime_->description() + ", int8 activations";
   }
 
   DeviceMemory* device_memory() override { return this; }
+  Result<State> state() override { return runtime_->memory(); }
   Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) override {
     return runtime_->allocate(bytes, purpose);
+  }
+  Result<std::span<std::byte>> allocate_host(Bytes bytes, const std::string& purpose) override {
+    return runtime_->allocate_host(bytes, purpose);
+  }
+  Bytes granule() const override { return runtime_->granule(); }
+  Result<std::span<std::byte>> reserve(Bytes bytes, const std::string& purpose) override {
+    return runtime_->reserve(bytes, purpose);
+  }
+  Status map(std::span<std::byte> part, const std::string& purpose) override {
+    return runtime_->map(part, purpose);
+  }
+  std::vector<std::span<const std::byte>> host_maps() const override {
+    return runtime_->host_maps();
   }
   Status write(std::span<const std::byte> from, std::byte* to) override {
     runtime_->copy_in(to, from.data(), from.size());
@@ -97,8 +68,8 @@ class CudaBackend final : public Backend, public DeviceMemory {
   }
 
   Bytes workspace_bytes(const BackendLimits& limits) const override {
-    Workspace nowhere;
-    return carve(limits, nullptr, nowhere) + kAlignment;
+    cuda::Workspace nowhere;
+    return cuda::carve_workspace(limits, nullptr, nowhere) + cuda::kWorkspaceAlignment;
   }
   Status set_workspace(const BackendLimits& limits, std::span<std::byte> memory) override;
   Result<PackedPart> pack(const StoredSlice& slice, std::span<std::byte> destination) override;
@@ -109,6 +80,9 @@ class CudaBackend final : public Backend, public DeviceMemory {
   void attention(const AttentionCall& call) override;
   void copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) override;
   Result<TensorView> read(TensorView from, std::span<float> to) override;
+  bool can_record() const override { return true; }
+  Status record(std::int64_t rows, const std::function<Status()>& step) override;
+  Result<TensorView> replay(const DecodeInputs& inputs) override;
 
  private:
   // Host memory that a copy to the device is made from.
@@ -119,9 +93,10 @@ class CudaBackend final : public Backend, public DeviceMemory {
 
   template <typename T>
   T* stage(Staging& staging);
+  void copy_words(std::span<const std::int32_t> words, Staging& staging, std::int32_t* to);
   void normalise(const LinearCall& call, bool wants_quants, bool wants_values);
   void multiply(const LinearCall& call, std::size_t index, std::int64_t first_row);
-  void load_step(const AttentionCall& call);
+  void load_step(std::span<const SequenceRows> sequences, std::int64_t heads_per_kv_head);
   void store(const AttentionCall& call, const cuda::KvPages& pages);
   void attend(const AttentionCall& call, const cuda::KvPages& pages);
   // Of the stream's work; what it failed by is told by `read`.
@@ -129,12 +104,15 @@ class CudaBackend final : public Backend, public DeviceMemory {
   void fail(Error error);
 
   std::unique_ptr<cuda::DeviceRuntime> runtime_;
+  cuda::WeightUpload upload_;
   BackendLimits limits_;
-  Workspace space_;
+  cuda::Workspace space_;
   Staging ids_, rows_, tables_;
   // That attention was called for.
   std::int64_t last_layer_ = std::numeric_limits<std::int64_t>::max();
   cuda::StepCounts counts_;  // of the step in the tables
+  cuda::RecordedSteps recorded_;
+  cuda::RecordedStep* recording_ = nullptr;  // whose calls come now
   std::optional<Error> failure_;
 };
 
@@ -146,8 +124,8 @@ Status CudaBackend::set_workspace(const BackendLimits& limits, std::span<std::by
   }
   limits_ = limits;
   const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  const auto aligned = round_up(static_cast<Bytes>(address), kAlignment);
-  carve(limits, memory.data() + (aligned - static_cast<Bytes>(address)), space_);
+  const auto aligned = round_up(static_cast<Bytes>(address), cuda::kWorkspaceAlignment);
+  cuda::carve_workspace(limits, memory.data() + (aligned - static_cast<Bytes>(address)), space_);
   const auto host = [&](Bytes bytes, const char* purpose, Staging& staging) -> Status {
     staging = {TRY(runtime_->allocate_host(bytes, purpose)).data(), false};
     return {};
@@ -166,9 +144,7 @@ Result<PackedPart> CudaBackend::pack(const StoredSlice& slice, std::span<std::by
     return invalid("a " + std::string(dtype_info(slice.dtype).name) + " weight of " +
                    std::to_string(cols) + " columns: GPUs read 8 at a time");
   }
-  std::vector<std::byte> packed(destination.size());
-  cuda::pack_weights(slice, packed);
-  TRY(write(packed, destination.data()));
+  TRY(upload_.pack(slice, destination));
   return PackedPart{.dtype = slice.dtype,
                     .rows = slice.row_end - slice.row_begin,
                     .cols = cols,
@@ -192,14 +168,21 @@ T* CudaBackend::stage(Staging& staging) {
   return reinterpret_cast<T*>(staging.memory);
 }
 
+// Of a step that is recorded they come with each replay.
+void CudaBackend::copy_words(std::span<const std::int32_t> words, Staging& staging,
+                             std::int32_t* to) {
+  if (recording_ != nullptr) return;
+  auto* staged = stage<std::int32_t>(staging);
+  std::ranges::copy(words, staged);
+  runtime_->copy_in(to, staged, words.size_bytes());
+}
+
 void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
                         TensorView out) {
   require(check_embed(table, ids, out));
   CHECK(table.parts.size() == 1 && std::ssize(ids) <= limits_.tokens_max);
   if (ids.empty()) return;
-  std::int32_t* staged = stage<std::int32_t>(ids_);
-  std::ranges::copy(ids, staged);
-  runtime_->copy_in(space_.ids, staged, ids.size_bytes());
+  copy_words(ids, ids_, space_.ids);
   runtime_->launch(Kernel::embed_rows,
                    {.grid = {static_cast<unsigned>(ids.size())}, .block = {kRowThreads}},
                    cuda::EmbedArguments{
@@ -216,9 +199,7 @@ void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t>
 void CudaBackend::copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) {
   CHECK(std::ssize(rows) == out.rows && in.cols == out.cols && out.rows <= limits_.tokens_max);
   if (rows.empty()) return;
-  std::int32_t* staged = stage<std::int32_t>(rows_);
-  std::ranges::copy(rows, staged);
-  runtime_->copy_in(space_.rows, staged, rows.size_bytes());
+  copy_words(rows, rows_, space_.rows);
   runtime_->launch(Kernel::copy_rows,
                    {.grid = {static_cast<unsigned>(rows.size())}, .block = {kRowThreads}},
                    cuda::CopyRowsArguments{.in = in.f32(),
@@ -231,6 +212,11 @@ void CudaBackend::copy_rows(TensorView in, std::span<const std::int32_t> rows, T
 
 Result<TensorView> CudaBackend::read(TensorView from, std::span<float> to) {
   CHECK(from.stride == from.cols && std::ssize(to) >= from.rows * from.cols);
+  if (recording_ != nullptr) {
+    recording_->from = from;
+    recording_->to = to;
+    return f32_view(to.data(), from.rows, from.cols);
+  }
   if (from.rows > 0) {
     runtime_->copy_out(to.data(), from.f32(),
                        static_cast<std::size_t>(from.rows * from.cols) * sizeof(float));
@@ -345,13 +331,12 @@ void CudaBackend::linear(const LinearCall& call) {
   }
 }
 
-// Layers of a step come in order and have the same sequences: their tables are copied once.
-void CudaBackend::load_step(const AttentionCall& call) {
+void CudaBackend::load_step(std::span<const SequenceRows> sequences,
+                            std::int64_t heads_per_kv_head) {
   const auto limits = cuda::step_table_limits(limits_);
   auto* staged = stage<std::byte>(tables_);
-  Result<cuda::StepCounts> counts =
-      cuda::fill_step_tables(call.sequences, call.heads / call.cache->kv_heads, limits,
-                             cuda::StepTables::in(staged, limits));
+  Result<cuda::StepCounts> counts = cuda::fill_step_tables(sequences, heads_per_kv_head, limits,
+                                                           cuda::StepTables::in(staged, limits));
   if (!counts) {
     fail(counts.error());
     counts_ = {};
@@ -372,7 +357,9 @@ void CudaBackend::attention(const AttentionCall& call) {
                  std::string(kv_type_name(call.cache->type)) + "; leave --kv-cache-dtype auto"));
     return;
   }
-  if (call.layer <= last_layer_) load_step(call);
+  // Layers of a step come in order and have the same sequences: their tables are copied once.
+  const bool is_first = recording_ == nullptr && call.layer <= last_layer_;
+  if (is_first) load_step(call.sequences, call.heads / call.cache->kv_heads);
   last_layer_ = call.layer;
   if (counts_.tiles == 0) return;
   const cuda::KvPages pages{.data = reinterpret_cast<unsigned char*>(call.cache->data),
@@ -412,7 +399,9 @@ void CudaBackend::store(const AttentionCall& call, const cuda::KvPages& pages) {
 
 void CudaBackend::attend(const AttentionCall& call, const cuda::KvPages& pages) {
   const auto tables = cuda::StepTables::in(space_.tables, cuda::step_table_limits(limits_));
-  const bool is_split = cuda::splits_attention(call.qkv.rows, counts_.splits_max);
+  const bool is_split = recording_ != nullptr
+                            ? counts_.splits_max > 1
+                            : cuda::splits_attention(call.qkv.rows, counts_.splits_max);
   const cuda::ChosenKernel chosen =
       cuda::choose_attention({.tiles = counts_.tiles,
                               .heads = call.heads,
@@ -449,6 +438,35 @@ void CudaBackend::attend(const AttentionCall& call, const cuda::KvPages& pages) 
                            .head_dim = narrow(call.cache->head_dim),
                            .out = call.out.f32(),
                            .out_stride = call.out.stride});
+}
+
+// What a step's inputs decide is decided here for all of them: each row is a tile, and attention
+// is of one kind for all lengths that the recording serves.
+Status CudaBackend::record(std::int64_t rows, const std::function<Status()>& step) {
+  for (cuda::RecordedStep& variant : recorded_.add(rows, limits_.context_max)) {
+    counts_ = {.tiles = rows, .table_entries = 0, .splits_max = variant.splits};
+    TRY(runtime_->begin_recording());
+    recording_ = &variant;
+    const Status called = step();
+    recording_ = nullptr;
+    last_layer_ = std::numeric_limits<std::int64_t>::max();
+    const Result<cuda::Recording> recording = runtime_->end_recording();
+    TRY(called);
+    if (!recording) return recording.error();
+    variant.recording = *recording;
+  }
+  return {};
+}
+
+Result<TensorView> CudaBackend::replay(const DecodeInputs& inputs) {
+  copy_words(inputs.ids, ids_, space_.ids);
+  copy_words(inputs.logit_rows, rows_, space_.rows);
+  load_step(inputs.sequences, 1);
+  last_layer_ = std::numeric_limits<std::int64_t>::max();
+  if (failure_) return *failure_;
+  const cuda::RecordedStep& step = recorded_.find(std::ssize(inputs.ids), counts_.splits_max);
+  runtime_->replay(step.recording);
+  return read(step.from, step.to);
 }
 
 }  // namespace

@@ -11,7 +11,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/cuda/kernel_arguments.h"
 #include "kernels/cuda/kernel_list.h"
 #include "shared/base/result.h"
@@ -32,11 +34,6 @@ struct LaunchShape {
 // What every GPU that we run on has: 99 KiB a block less what the system takes.
 constexpr unsigned kSharedBytesMax = 96 * 1024;
 
-struct MemoryState {
-  Bytes free = 0;
-  Bytes total = 0;
-};
-
 enum class Recording : std::size_t {};
 
 class DeviceRuntime {
@@ -44,7 +41,7 @@ class DeviceRuntime {
   virtual ~DeviceRuntime() = default;
 
   virtual std::string description() const = 0;  // "NVIDIA H200 (SM 9.0)"
-  virtual Result<MemoryState> memory() = 0;
+  virtual Result<DeviceMemory::State> memory() = 0;
 
   // Device memory, aligned to 256 bytes, zeroed. It lives as long as the runtime does.
   virtual Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) = 0;
@@ -57,6 +54,8 @@ class DeviceRuntime {
   virtual Result<std::span<std::byte>> reserve(Bytes bytes, const std::string& purpose) = 0;
   // REQUIRES: `part` begins on a granule of a reserved range and is not mapped yet.
   virtual Status map(std::span<std::byte> part, const std::string& purpose) = 0;
+  // Of device memory, where it is this process's.
+  virtual std::vector<std::span<const std::byte>> host_maps() const { return {}; }
 
   virtual void copy_in(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::size_t bytes) = 0;

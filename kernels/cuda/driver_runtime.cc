@@ -46,7 +46,7 @@ class DriverRuntime final : public DeviceRuntime {
   Status open(const DriverRuntimeOptions& options);
 
   std::string description() const override { return name_; }
-  Result<MemoryState> memory() override;
+  Result<DeviceMemory::State> memory() override;
   Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) override;
   Result<std::span<std::byte>> allocate_host(Bytes bytes, const std::string& purpose) override;
   Bytes granule() const override { return granule_; }
@@ -207,11 +207,11 @@ DriverRuntime::~DriverRuntime() {
   (void)api_.release_context(device_);
 }
 
-Result<MemoryState> DriverRuntime::memory() {
+Result<DeviceMemory::State> DriverRuntime::memory() {
   std::size_t free = 0;
   std::size_t total = 0;
   TRY(check(api_.memory_info(&free, &total), "ask how much memory is free"));
-  return MemoryState{.free = static_cast<Bytes>(free), .total = static_cast<Bytes>(total)};
+  return DeviceMemory::State{.free = static_cast<Bytes>(free), .total = static_cast<Bytes>(total)};
 }
 
 Result<std::span<std::byte>> DriverRuntime::allocate(Bytes bytes, const std::string& purpose) {

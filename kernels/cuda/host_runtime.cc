@@ -65,13 +65,14 @@ class HostRuntime final : public DeviceRuntime {
     return "the host executor (seed " + std::to_string(options_.seed) + ")";
   }
 
-  Result<MemoryState> memory() override {
-    return MemoryState{.free = options_.memory - taken_, .total = options_.memory};
+  Result<DeviceMemory::State> memory() override {
+    return DeviceMemory::State{.free = options_.memory - taken_, .total = options_.memory};
   }
 
   Result<std::span<std::byte>> allocate(Bytes bytes, const std::string& purpose) override {
     TRY(check_room(bytes, purpose));
     const std::span<std::byte> memory = TRY(take(bytes, PROT_READ | PROT_WRITE, purpose));
+    device_maps_.push_back(memory);
     taken_ += bytes;
     return memory;
   }
@@ -84,6 +85,7 @@ class HostRuntime final : public DeviceRuntime {
   Result<std::span<std::byte>> reserve(Bytes bytes, const std::string& purpose) override {
     return take(round_up(bytes, kGranule), PROT_NONE, purpose);
   }
+  std::vector<std::span<const std::byte>> host_maps() const override { return device_maps_; }
   Status map(std::span<std::byte> part, const std::string& purpose) override {
     const Bytes bytes = round_up(std::ssize(part), kGranule);
     if (bytes == 0) return {};
@@ -92,6 +94,7 @@ class HostRuntime final : public DeviceRuntime {
       return Error{Code::does_not_fit,
                    "map " + format_bytes(bytes) + " for " + purpose + ": " + std::strerror(errno)};
     }
+    device_maps_.push_back(part);
     taken_ += bytes;
     return {};
   }
@@ -180,6 +183,7 @@ class HostRuntime final : public DeviceRuntime {
   HostRuntimeOptions options_;
   host_cuda::Executor executor_;
   std::vector<Memory> memory_;
+  std::vector<std::span<const std::byte>> device_maps_;
   Bytes taken_ = 0;
   std::vector<Item> queue_;
   std::vector<std::vector<QueuedLaunch>> recordings_;

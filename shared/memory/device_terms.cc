@@ -11,6 +11,7 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes kBf16 = 2;
+constexpr Bytes kDeviceGranule = 2 * kMiB;  // in which drivers give memory
 constexpr Bytes kFloat = 4;
 
 constexpr int kUnknownMultiprocessors = 132;
@@ -226,6 +227,15 @@ std::string context_formula(const Device& device) {
                      device.multiprocessors > 0 ? "" : " (assumed)");
 }
 
+// Rows that our own kernels' buffers decide are theirs, whatever device runs them.
+bool is_of_kernels(const DeviceTermInputs& in, Term term) {
+  return in.rank.on_cuda && (term == Term::tables || term == Term::activations ||
+                             term == Term::workspace || term == Term::logits);
+}
+TermInputs kernel_inputs(const DeviceTermInputs& in) {
+  return {.model = in.model, .rank = in.rank, .step = in.step, .tp = in.setting.tp};
+}
+
 }  // namespace
 
 Bytes context_bytes(const Device& device) {
@@ -305,11 +315,21 @@ TermBytes device_term_bytes(const DeviceTermInputs& in) {
   }
   bytes[Term::graphs] = graph_bytes(in.model.layers, in.step.cuda_graph_max_bs, in.setting.tp);
   bytes[Term::margin] = device_margin(device.memory_total);
+  if (in.rank.on_cuda) {
+    const TermBytes own = cpu_term_bytes(kernel_inputs(in));
+    for (std::size_t i = 0; i < kTermCount; ++i) {
+      const auto term = static_cast<Term>(i);
+      if (is_of_kernels(in, term)) bytes[term] = round_up(own[term], kDeviceGranule);
+    }
+    bytes[Term::weights] = round_up(in.rank.weights, kDeviceGranule);
+    bytes[Term::graphs] += null_block_bytes(kernel_inputs(in), kDeviceGranule);
+  }
   return bytes;
 }
 
 std::string device_term_formula(const DeviceTermInputs& in, Term term) {
   const Device& device = *in.rank.device;
+  if (is_of_kernels(in, term)) return cpu_term_formula(kernel_inputs(in), term);
   switch (term) {
     case Term::context:
       return context_formula(device);

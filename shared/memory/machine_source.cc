@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/machine/build_features.h"
 #include "shared/machine/device_query.h"
 #include "shared/machine/machine_file.h"
 #include "shared/machine/nvml.h"
@@ -16,6 +17,7 @@ namespace {
 
 // Cards between 24 and 141 GB have 128 to 188; a rehearsal wants one in between.
 constexpr int kSimulatedMultiprocessors = 160;
+constexpr int kComputeMajorMin = 8;  // as kernels/cuda has it
 
 void make_simulated(const DeviceChoice& choice, std::int64_t ranks, Machine& machine) {
   machine.devices.clear();
@@ -66,6 +68,19 @@ Status choose_gpus(const std::vector<std::string>& names, Machine& machine) {
   return {};
 }
 
+// All that our kernels run on; none is no mistake.
+Status take_gpus(Machine& machine) {
+  Result<NvmlDevices> found = query_nvml(machine.memory_available);
+  if (!found) {
+    return "devices: auto looks for GPUs (--devices cpu does not): " + std::move(found.error());
+  }
+  std::erase_if(found->devices,
+                [](const Device& device) { return device.compute_major < kComputeMajorMin; });
+  machine.devices = std::move(found->devices);
+  machine.link = found->link;
+  return {};
+}
+
 Status find_gpus(const Options& options, Machine& machine) {
   if (!options.machine.empty()) {
     if (!machine.devices.empty()) return {};
@@ -97,8 +112,8 @@ Result<Machine> find_machine(const Options& options) {
   Machine machine =
       options.machine.empty() ? TRY(query_machine()) : TRY(read_machine_file(options.machine));
   switch (choice.kind) {
-    case DeviceKind::automatic:  // what a description has; here the CPU, until a backend for GPUs
-                                 // is
+    case DeviceKind::automatic:  // what a description has; here GPUs, where this build has kernels
+      if (options.machine.empty() && kHasGpuKernels) TRY(take_gpus(machine));
       break;
     case DeviceKind::cpu:
     case DeviceKind::cuda_host:

@@ -169,7 +169,7 @@ StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t re
   step.step_tokens_max =
       std::max(in.chunked_prefill_size.value_or(in.step_tokens_default), requests);
   step.logit_rows_max = std::min(step.step_tokens_max, std::max(requests, kLogitRowsMin));
-  if (in.on_devices) {
+  if (in.graph_batch_default > 0) {
     step.cuda_graph_max_bs =
         in.cuda_graph_max_bs.value_or(std::min(in.graph_batch_default, requests));
   }

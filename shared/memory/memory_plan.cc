@@ -148,6 +148,7 @@ void place_rank(const PlanProblem& problem, std::size_t index, RankPlan& rank) {
   rank.budget = problem.device_budgets[index].limit;
   rank.device = static_cast<std::int64_t>(index);
   rank.device_name = device.name;
+  rank.device_uuid = device.uuid;
   rank.device_total = device.memory_total;
   rank.held_by_others = std::max<Bytes>(0, device.memory_total - rank.budget);
   rank.free_before_weights = problem.device_budgets[index].free_before_weights;

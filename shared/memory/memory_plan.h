@@ -65,6 +65,7 @@ struct RankPlan {
   int numa_node = 0;
   std::int64_t device = -1;  // of Machine::devices; -1: the CPU
   std::string device_name;
+  std::string device_uuid;  // of a GPU
   Bytes device_total = 0;
   Bytes held_by_others = 0;       // of the device, now
   Bytes free_before_weights = 0;  // with context and communicators up

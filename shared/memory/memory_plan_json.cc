@@ -53,6 +53,7 @@ Json rank_to_json(const RankPlan& rank) {
                        {"shared_ffn", range_to_json(rank.shard.shared_ffn)},
                        {"device", rank.device},
                        {"device_name", rank.device_name},
+                       {"device_uuid", rank.device_uuid},
                        {"device_total", rank.device_total},
                        {"held_by_others", rank.held_by_others},
                        {"free_before_weights", rank.free_before_weights},
@@ -125,7 +126,8 @@ class Reader {
     }
   }
   // What records of earlier versions lack.
-  void read_optional(std::string_view name, std::int64_t& value) {
+  template <typename T>
+  void read_optional(std::string_view name, T& value) {
     if (optional(name) != nullptr) read(name, value);
   }
   const Json* optional(std::string_view name) const {
@@ -184,6 +186,7 @@ Status read_rank(const Json& json, MemoryPlan& plan) {
   in.read("shared_ffn", rank.shard.shared_ffn);
   in.read("device", rank.device);
   in.read("device_name", rank.device_name);
+  in.read_optional("device_uuid", rank.device_uuid);
   in.read("device_total", rank.device_total);
   in.read("held_by_others", rank.held_by_others);
   in.read("free_before_weights", rank.free_before_weights);

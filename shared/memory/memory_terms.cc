@@ -34,7 +34,9 @@ constexpr Bytes kCudaScaleBytes = 8;
 constexpr Bytes kCudaTokenBytes = 8 + 24;  // ids and rows; position, table and tile
 constexpr std::int64_t kCudaTableEntriesMax = 1 << 20;
 constexpr std::int64_t kCudaPartials = 1024;
-constexpr std::int64_t kCudaPieces = 10;  // that are aligned each
+constexpr std::int64_t kCudaPieces = 10;      // that are aligned each
+constexpr Bytes kCudaUploadBytes = 8 * kMiB;  // two pieces of weights on their way
+constexpr Bytes kHostGranule = 64 * kKiB;     // in which the host executor maps KV
 
 // Of the sampler's arrays, per token of the vocabulary: adjusted logits, weights, candidates and
 // counts.
@@ -78,10 +80,13 @@ Bytes attention_scratch(const TermInputs& in) {
 }
 
 // The CUDA backend's: int8 and f32 inputs, tables of a step, partial results of attention.
-Bytes host_cuda_scratch(const TermInputs& in) {
+std::int64_t cuda_table_entries(const TermInputs& in) {
+  return std::min(in.step.step_tokens_max * blocks_of_request(in), kCudaTableEntriesMax);
+}
+Bytes cuda_scratch(const TermInputs& in) {
   const std::int64_t rows = in.step.step_tokens_max;
   const std::int64_t cols = widest_input(in);
-  const std::int64_t entries = std::min(rows * blocks_of_request(in), kCudaTableEntriesMax);
+  const std::int64_t entries = cuda_table_entries(in);
   return rows * (cols * (1 + kFloat) + ceil_div(cols, kInt8BlockColumns) * kCudaScaleBytes +
                  kCudaTokenBytes) +
          entries * 4 +
@@ -111,7 +116,7 @@ std::string activations_formula(const TermInputs& in) {
 }
 
 std::string workspace_formula(const TermInputs& in) {
-  if (in.rank.on_host_cuda) {
+  if (in.rank.on_cuda) {
     return fmt::format("{} tokens x {} columns x 5.25 B + {} partials x {} heads (attention)",
                        grouped(in.step.step_tokens_max), grouped(widest_input(in)), kCudaPartials,
                        in.rank.shard.heads.size());
@@ -127,10 +132,6 @@ std::string workspace_formula(const TermInputs& in) {
 std::string logits_formula(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const std::int64_t own = in.rank.shard.vocab.size();
-  if (in.rank.on_host_cuda) {
-    return fmt::format("{} rows x ({} inputs + 2 x {}) x 4 B", rows, grouped(in.model.hidden),
-                       grouped(own));
-  }
   if (in.tp == 1 || !in.rank.leader) {
     return fmt::format("{} rows x ({} inputs + {}) x 4 B", rows, grouped(in.model.hidden),
                        grouped(own));
@@ -151,8 +152,18 @@ Bytes bare_process_bytes(const TermInputs& in) {
   return aligned(kHeapBytes + kOwnProgramBytes + kSharedProgramBytes / processes);
 }
 
+// Of this process's memory that goes to and from a device: weights, tables of a step, its logits.
+Bytes cuda_host_bytes(const TermInputs& in) {
+  return kCudaUploadBytes +
+         aligned(in.step.step_tokens_max * kCudaTokenBytes + cuda_table_entries(in) * 4) +
+         floats(in.step.logit_rows_max, in.model.vocab);
+}
+
 std::string process_formula(const TermInputs& in) {
-  const std::string base = fmt::format("{} assumed", format_bytes(bare_process_bytes(in)));
+  std::string base = fmt::format("{} assumed", format_bytes(bare_process_bytes(in)));
+  if (in.rank.on_cuda) {
+    base += fmt::format(" + {} to and from the device", format_bytes(cuda_host_bytes(in)));
+  }
   if (!in.rank.leader) {
     return fmt::format("{} + {} copy of the step ring", base, format_bytes(kStepRingBytesDefault));
   }
@@ -176,15 +187,14 @@ Bytes activations_bytes(const TermInputs& in) {
 
 // Operations follow each other, so one scratch serves them all.
 Bytes workspace_bytes(const TermInputs& in) {
-  if (in.rank.on_host_cuda) return aligned(host_cuda_scratch(in));
+  if (in.rank.on_cuda) return aligned(cuda_scratch(in));
   return aligned(std::max(linear_scratch(in), attention_scratch(in)));
 }
 
 Bytes logits_bytes(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const Bytes own = floats(rows, in.model.hidden) + floats(rows, in.rank.shard.vocab.size());
-  // A device's logits are copied to where the sampler reads them.
-  const bool has_copy = in.rank.leader && (in.tp > 1 || in.rank.on_host_cuda);
+  const bool has_copy = in.rank.leader && in.tp > 1;
   return has_copy ? own + floats(rows, in.model.vocab) : own;
 }
 
@@ -195,7 +205,7 @@ Bytes collective_bytes(const TermInputs& in) {
 }
 
 Bytes process_bytes(const TermInputs& in) {
-  return bare_process_bytes(in) +
+  return bare_process_bytes(in) + (in.rank.on_cuda ? cuda_host_bytes(in) : 0) +
          (in.rank.leader ? aligned(in.model.vocab * kSamplerBytes) : kStepRingBytesDefault);
 }
 
@@ -208,6 +218,7 @@ TermBytes cpu_term_bytes(const TermInputs& in) {
   bytes[Term::logits] = logits_bytes(in);
   bytes[Term::collective] = collective_bytes(in);
   bytes[Term::process] = process_bytes(in);
+  if (in.rank.on_cuda) bytes[Term::graphs] = null_block_bytes(in, kHostGranule);
   return bytes;
 }
 
@@ -227,9 +238,16 @@ std::string cpu_term_formula(const TermInputs& in, Term term) {
       return collective_formula(in);
     case Term::process:
       return process_formula(in);
+    case Term::graphs:
+      return "a KV block that batches are filled up with";
     default:
       return {};
   }
+}
+
+Bytes null_block_bytes(const TermInputs& in, Bytes granule) {
+  const Bytes block = kKvBlockTokens * in.rank.kv_token_bytes;
+  return round_up(block, granule) + granule;
 }
 
 Bytes kv_block_bytes(const ModelSpec& model, const RankShard& shard) {

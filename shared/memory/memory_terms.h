@@ -36,11 +36,11 @@ struct RankShape {
   std::int64_t weight_sharers = 1;  // as of RankPlan
   Bytes shared_weights = 0;
   std::int64_t threads = 1;
-  bool leader = true;         // rank 0: it gathers logits and samples
-  std::int64_t index = 0;     // of the first such rank, of all replicas'
-  Bytes budget = 0;           // that all rows together may take
-  bool on_host_cuda = false;  // kernels of GPUs, run by the CPU
-  Bytes kv_token_bytes = 0;   // of the model and its draft
+  bool leader = true;        // rank 0: it gathers logits and samples
+  std::int64_t index = 0;    // of the first such rank, of all replicas'
+  Bytes budget = 0;          // that all rows together may take
+  bool on_cuda = false;      // its worker runs our kernels for GPUs, on one or on the CPU
+  Bytes kv_token_bytes = 0;  // of the model and its draft
   Trust kv_trust = Trust::computed;
 
   // Of a rank on a device:
@@ -93,6 +93,9 @@ TermBytes cpu_term_bytes(const TermInputs& in);
 std::string cpu_term_formula(const TermInputs& in, Term term);
 
 Bytes kv_block_bytes(const ModelSpec& model, const RankShard& shard);
+// The KV block that batches are filled up with, and what is lost at the end of KV, where memory is
+// mapped in whole granules.
+Bytes null_block_bytes(const TermInputs& in, Bytes granule);
 
 std::string grouped(std::int64_t value);  // "1,024"
 // "1 request", "1,024 requests".

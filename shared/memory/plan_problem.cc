@@ -19,6 +19,14 @@
 namespace plimsoll {
 namespace {
 
+constexpr std::int64_t kHostGraphBatch = 8;  // as on the smallest GPUs
+
+// Whether ranks on these devices are workers of ours; others are planned as servers are in general.
+bool runs_our_kernels(const Machine& machine, const ModelSpec& model) {
+  return !machine.devices.empty() && machine.name.empty() &&
+         !machine.devices.front().is_simulated && !model.weights.all().empty();
+}
+
 Status check_options(const ModelSpec& model, const Options& options) {
   if (options.context_length && *options.context_length > model.context_length) {
     return invalid(
@@ -34,23 +42,10 @@ Status check_options(const ModelSpec& model, const Options& options) {
   return {};
 }
 
-// What the CUDA backend on the host executor does not do.
-Status check_host_cuda(const Options& options) {
-  if (options.tp > 1) {
-    return invalid(
-        "tp: ranks on the host executor (--devices cuda:host) cannot add up over ranks; leave it "
-        "1");
-  }
-  if (options.kv_cache_dtype == "int8") {
-    return invalid("kv-cache-dtype: CUDA kernels keep keys and values as f16; leave it auto");
-  }
-  if (options.activations == "int8") return {};
-  return invalid("activations: CUDA kernels take int8 activations; leave it int8");
-}
-
 Status check_cpu(const ModelSpec& model, const Options& options) {
   const DeviceChoice choice = TRY(parse_device_choice(options.devices));
-  if (choice.kind == DeviceKind::cuda_host) TRY(check_host_cuda(options));
+  const bool on_cuda = choice.kind == DeviceKind::cuda_host;
+  if (on_cuda) TRY(check_cuda_options(options));
   if (options.kv_cache_dtype == "bf16" || options.kv_cache_dtype == "fp8") {
     return invalid(
         fmt::format("kv-cache-dtype: CPU ranks keep keys and values as f16 or int8, not {}; leave "
@@ -61,7 +56,7 @@ Status check_cpu(const ModelSpec& model, const Options& options) {
   if (!options.draft_model.empty()) {
     return invalid("draft-model: CPU ranks do not use a draft model; leave it empty");
   }
-  if (options.cuda_graph_max_bs.value_or(0) > 0) {
+  if (options.cuda_graph_max_bs.value_or(0) > 0 && !on_cuda) {
     return invalid("cuda-graph-max-bs: CPU ranks capture no graphs; leave it auto");
   }
   if (!model.weights.all().empty()) return {};
@@ -224,9 +219,13 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
          .leader = is_leader,
          .index = std::ssize(problem.fit.ranks),
          .budget = budget,
-         .on_host_cuda = choice.kind == DeviceKind::cuda_host,
+         .on_cuda = choice.kind == DeviceKind::cuda_host,
          .kv_token_bytes = assumed.kv_token.value_or(kv_token_bytes(model, shard, problem.kv_type)),
          .kv_trust = kv_trust(assumed)});
+  }
+  if (choice.kind == DeviceKind::cuda_host) {
+    problem.fit.graph_batch_default = kHostGraphBatch;
+    problem.fit.cuda_graph_max_bs = options.cuda_graph_max_bs;
   }
   const std::size_t ranks = problem.places.size();
   for (std::size_t i = 0; i < ranks; ++i) problem.case_of.push_back(i % problem.fit.ranks.size());
@@ -359,12 +358,19 @@ Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Op
                    .above = smallest - *edge};
   }
   fit.cuda_graph_max_bs = options.cuda_graph_max_bs;
+  if (runs_our_kernels(machine, model)) {
+    for (RankShape& rank : fit.ranks) {
+      rank.on_cuda = true;
+      rank.weights = packed_rank_bytes(model, rank.shard);
+    }
+  }
   set_budgets(options, assumed, problem);
   return {};
 }
 
-Result<KvType> kv_type_of(const Options& options, bool on_devices) {
-  if (options.kv_cache_dtype == "auto") return on_devices ? KvType::bf16 : KvType::f16;
+Result<KvType> kv_type_of(const Machine& machine, const ModelSpec& model, const Options& options) {
+  const bool is_ours = machine.devices.empty() || runs_our_kernels(machine, model);
+  if (options.kv_cache_dtype == "auto") return is_ours ? KvType::f16 : KvType::bf16;
   const std::optional<KvType> type = kv_type_from_name(options.kv_cache_dtype);
   if (type) return *type;
   return invalid(
@@ -372,6 +378,17 @@ Result<KvType> kv_type_of(const Options& options, bool on_devices) {
 }
 
 }  // namespace
+
+Status check_cuda_options(const Options& options) {
+  if (options.tp > 1) {
+    return invalid("tp: ranks with CUDA kernels cannot add up over ranks yet; leave it 1");
+  }
+  if (options.kv_cache_dtype != "auto" && options.kv_cache_dtype != "f16") {
+    return invalid("kv-cache-dtype: CUDA kernels keep keys and values as f16; leave it auto");
+  }
+  if (options.activations == "int8") return {};
+  return invalid("activations: CUDA kernels take int8 activations; leave it int8");
+}
 
 Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
                                  const Options& options, const ModelSpec* draft,
@@ -382,7 +399,7 @@ Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
   PlanProblem problem;
   problem.shards = TRY(plan_shards(model, options.tp));
   problem.places = place_ranks(machine, options.tp * options.dp, options.threads);
-  problem.kv_type = TRY(kv_type_of(options, on_devices));
+  problem.kv_type = TRY(kv_type_of(machine, model, options));
   problem.kv_copies = kv_copies(model, problem.shards);
   FitInputs& fit = problem.fit;
   fit.model = &model;

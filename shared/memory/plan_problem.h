@@ -33,6 +33,9 @@ struct PlanProblem {
 // Bytes of the packed weights of each rank of a replica, by tp: what takes longest to find out.
 using PackedWeights = std::map<std::int64_t, std::vector<Bytes>>;
 
+// What workers with CUDA kernels do not do. Errors: invalid, naming the option.
+Status check_cuda_options(const Options& options);
+
 // `packed` keeps them for further problems of the same model; nullptr: for none.
 // REQUIRES: machine, model and draft outlive the result. Errors: Code::invalid: options that
 // contradict each other, the model or the machine.

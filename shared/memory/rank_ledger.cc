@@ -8,9 +8,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<Term, 7> kCpuOrder = {Term::weights,   Term::tables, Term::activations,
+constexpr std::array<Term, 8> kCpuOrder = {Term::weights,   Term::tables, Term::activations,
                                            Term::workspace, Term::logits, Term::collective,
-                                           Term::process};
+                                           Term::process,   Term::graphs};
 constexpr std::array<Term, 14> kDeviceOrder = {
     Term::context,   Term::collective, Term::weights,   Term::absorbed,    Term::vision,
     Term::draft,     Term::tables,     Term::workspace, Term::activations, Term::logits,
@@ -94,7 +94,7 @@ std::vector<PlanRow> ledger_rows(const FitInputs& in, const RankShape& rank,
       in.on_devices ? std::span<const Term>(kDeviceOrder) : std::span<const Term>(kCpuOrder);
   std::vector<PlanRow> rows;
   for (const Term term : order) {
-    if (in.on_devices && bytes[term] == 0) continue;
+    if ((in.on_devices || term == Term::graphs) && bytes[term] == 0) continue;
     rows.push_back(make_row(in, rank, step, term, bytes[term]));
   }
   return rows;

@@ -89,6 +89,8 @@ Result<DeviceChoice> parse_device_choice(std::string_view text) {
   for (const DeviceKind kind : kKinds) {
     if (text == device_kind_name(kind)) return DeviceChoice{.kind = kind, .sizes = {}, .gpus = {}};
   }
+  constexpr std::string_view kCuda = "cuda:";
+  if (text.starts_with(kCuda)) return parse_gpus(text.substr(kCuda.size()));
   if (names_gpus(text)) return parse_gpus(text);
   if (!text.starts_with(kSimulated)) {
     return invalid(fmt::format("'{}' names no kind of device", text));

@@ -28,7 +28,7 @@ struct DeviceChoice {
 };
 
 // "auto", "cpu", "cuda", "cuda:host", "simulated", "simulated:96GiB", "simulated:94GiB,96GiB";
-// "0,1" and "GPU-5fd3…,MIG-…" are GPUs.
+// "0,1", "cuda:0,1" and "GPU-5fd3…,MIG-…" are GPUs.
 // Errors: Code::invalid, saying what would be right.
 Result<DeviceChoice> parse_device_choice(std::string_view text);
 

@@ -122,11 +122,13 @@ constexpr std::array<OptionRow, 37> kTable = {{
      .group = "Layout",
      .field = &Options::devices,
      .kind = OptionKind::text,
-     .allowed = "auto, cpu, cuda, cuda:host, GPUs (0,1 or GPU-UUID), or simulated:SIZE "
+     .allowed = "auto, cpu, cuda, cuda:host, GPUs (cuda:0,1 or GPU-UUID), or simulated:SIZE "
                 "(simulated:96GiB)",
      .check = check_devices,
      .effect = Effect::full,
-     .help = "Devices that ranks run on; simulated ones rehearse a launch on GPUs of that size."},
+     .help =
+         "Devices that ranks run on; auto: GPUs, where there are any and this build has kernels "
+         "for them. Simulated ones rehearse a launch on GPUs of that size."},
     {.name = "machine",
      .group = "Layout",
      .field = &Options::machine,
@@ -212,7 +214,8 @@ constexpr std::array<OptionRow, 37> kTable = {{
      .kind = OptionKind::word,
      .words = kKvTypes,
      .effect = Effect::full,
-     .help = "Type that keys and values are stored as; auto is f16 on CPUs and bf16 on GPUs."},
+     .help = "Type that keys and values are stored as; auto is f16 where workers of ours run, "
+             "and bf16 in plans for other GPUs."},
     {.name = "max-total-tokens",
      .group = "Memory",
      .field = &Options::max_total_tokens,

@@ -97,7 +97,7 @@ TEST(Planner, DevicesThatThisBuildCannotRunAreRefusedBeforeAnythingStarts) {
   const Result<LaunchPlan> plan = make_launch_plan(options, {});
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.error().code, Code::invalid);
-  EXPECT_NE(plan.error().message.find("GPUs need the CUDA backend"), std::string::npos)
+  EXPECT_NE(plan.error().message.find("describes another machine"), std::string::npos)
       << plan.error().message;
   options.values.devices = "simulated";
   const Result<LaunchPlan> rehearsal = make_launch_plan(options, {});

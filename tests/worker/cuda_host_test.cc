@@ -56,8 +56,8 @@ class CudaHost : public testing::TestWithParam<DType> {};
 #if defined(__SANITIZE_THREAD__)
 constexpr DType kTypes[] = {DType::f16, DType::q4_1};
 #else
-constexpr DType kTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,
-                            DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k};
+constexpr DType kTypes[] = {DType::f32,  DType::f16,  DType::q4_0, DType::q4_1,
+                            DType::q8_0, DType::q4_k, DType::q6_k};
 #endif
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaHost, testing::ValuesIn(kTypes), [](const auto& tested) {

@@ -25,9 +25,7 @@ RankPlan exact_plan(const ModelSpec& spec, const ShardPlan& shards, int rank,
   add(Term::tables, rope_table_bytes(spec, limits.context_length));
   add(Term::activations, activation_bytes(shapes));
   add(Term::workspace, backend.workspace_bytes(backend_limits(spec, shard, limits)));
-  const bool has_copy = const_cast<Backend&>(backend).device_memory() != nullptr;
-  const std::int64_t copied = has_copy ? limits.logit_rows_max * spec.vocab : 0;
-  add(Term::logits, logit_bytes(shapes) + round_up(copied * Bytes{sizeof(float)}, 64));
+  add(Term::logits, logit_bytes(shapes));
   return plan;
 }
 
@@ -91,6 +89,8 @@ void RankGroup::start_rank(int index, const ModelSpec& spec, const ShardPlan& sh
                     .plan = exact_plan(spec, shards, index, options_.limits, **backend),
                     .limits = options_.limits,
                     .kv_type = options_.kv_type,
+                    .kv_blocks_max = options_.kv_blocks,
+                    .recorded_rows_max = options_.recorded_rows_max,
                     .backend = std::move(*backend),
                     .collective = std::move(*collective)};
   if (options_.kept_weights >= 0) {

@@ -33,6 +33,7 @@ class RankGroup {
     std::int64_t sequences_max = 16;
     int kept_weights = -1;  // a SealedBlock's descriptor, where there is one rank
     KvType kv_type = KvType::f16;
+    std::int64_t recorded_rows_max = 0;  // of decode batches
   };
 
   explicit RankGroup(Options options) : options_(std::move(options)) { start(); }

@@ -56,6 +56,12 @@ if(PLIMSOLL_CUDA_ARCHITECTURES)
 endif()
 
 list(JOIN PLIMSOLL_CUDA_ARCHITECTURES " " cuda_architectures)
+set(cuda_has_kernels false)
+if(PLIMSOLL_CUDA_ARCHITECTURES)
+  set(cuda_has_kernels true)
+endif()
+configure_file(${PROJECT_SOURCE_DIR}/shared/machine/build_features.h.in
+  ${PROJECT_BINARY_DIR}/generated/shared/machine/build_features.h @ONLY)
 configure_file(${PROJECT_SOURCE_DIR}/kernels/cuda/modules.cc.in
   ${PROJECT_BINARY_DIR}/generated/cuda/modules.cc @ONLY)
 set_source_files_properties(${PROJECT_BINARY_DIR}/generated/cuda/modules.cc PROPERTIES

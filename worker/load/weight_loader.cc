@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "kernels/dequantise.h"
+#include "shared/base/check.h"
 
 namespace plimsoll {
 namespace {
@@ -46,16 +47,22 @@ class Loader {
   Status load_vector(const VectorPlan& plan, const float*& vector) {
     const auto destination = TRY_CONTEXT(fmt::format("load {}: ", plan.name),
                                          arena_.take(Term::weights, plan.bytes, plan.name));
-    auto* values = reinterpret_cast<float*>(destination.data());
-    vector = values;
+    vector = reinterpret_cast<const float*>(destination.data());
     if (state_ == ArenaWeights::packed) return {};
+    std::vector<float> values;
     for (const VectorSlice& part : plan.parts) {
       std::vector<float> whole(static_cast<std::size_t>(part.weight->cols()));
       dequantise(part.weight->dtype, file_.bytes_of(*part.weight).data(), part.weight->cols(),
                  whole.data());
-      values = std::copy(whole.begin() + part.range.begin, whole.begin() + part.range.end, values);
+      values.insert(values.end(), whole.begin() + part.range.begin, whole.begin() + part.range.end);
       drop(*part.weight);
     }
+    const auto bytes = std::as_bytes(std::span(values));
+    CHECK(bytes.size() <= destination.size());
+    if (DeviceMemory* device = backend_.device_memory()) {
+      return device->write(bytes, destination.data());
+    }
+    std::ranges::copy(bytes, destination.begin());
     return {};
   }
 

@@ -31,12 +31,13 @@ TEST(DeviceChoice, GpusAreNamedByNumberOrUuid) {
   ASSERT_TRUE(mixed) << mixed.error().message;
   EXPECT_EQ(mixed->gpus, (std::vector<std::string>{"GPU-5fd3ab12-0b1c", "1", "MIG-7"}));
   EXPECT_TRUE(parse_device_choice("cuda")->gpus.empty());
+  EXPECT_EQ(parse_device_choice("cuda:0,2")->gpus, (std::vector<std::string>{"0", "2"}));
 }
 
 TEST(DeviceChoice, RefusesWhatIsNoDevice) {
   for (const char* text : {"", "gpu", "-1", "1000", "0,", "0,cpu", "0,1,0", "GPU-", "GPU-a b",
                            "simulated:", "simulated:96", "simulated:1KiB", "simulated:96GiB,",
-                           "cuda:0,1", "simulated:99999TiB"}) {
+                           "cuda:", "cuda:gpu", "cuda:0,", "simulated:99999TiB"}) {
     const Result<DeviceChoice> choice = parse_device_choice(text);
     ASSERT_FALSE(choice) << text;
     EXPECT_EQ(choice.error().code, Code::invalid);

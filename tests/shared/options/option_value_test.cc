@@ -50,8 +50,8 @@ TEST(OptionValue, DevicesAreCheckedAndTheMessageSaysWhatIsAllowed) {
     EXPECT_EQ(exit_code(stored.error().code), 78);
     EXPECT_EQ(stored.error().message, std::string("'") + text +
                                           "' names no kind of device (allowed: auto, cpu, cuda, "
-                                          "cuda:host, GPUs (0,1 or GPU-UUID), or simulated:SIZE "
-                                          "(simulated:96GiB))");
+                                          "cuda:host, GPUs (cuda:0,1 or GPU-UUID), or "
+                                          "simulated:SIZE (simulated:96GiB))");
   }
   for (const char* text : {"cpu", "auto", "cuda", "simulated:96GiB", "0", "0,1",
                            "GPU-8a56a4bc-3184-a4f2-7a5b-91a3b6b2f7a1"}) {

@@ -1,0 +1,51 @@
+#include "worker/rank_backend.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/driver_runtime.h"
+#include "kernels/cuda/host_runtime.h"
+#include "kernels/cuda/modules.h"
+#include "shared/machine/nvml.h"
+
+namespace plimsoll {
+namespace {
+
+// Any but 0 and 1 is a random order of CUDA threads.
+constexpr std::uint64_t kExecutorSeed = 2;
+
+// As NVML says it, which makes no context.
+std::optional<Bytes> free_without_context(const std::string& uuid) {
+  const Result<NvmlDevices> found = query_nvml(0);
+  if (!found) return std::nullopt;
+  const auto device = std::ranges::find(found->devices, uuid, &Device::uuid);
+  if (device == found->devices.end()) return std::nullopt;
+  return device->memory_free;
+}
+
+Result<RankBackend> make_gpu_backend(const std::string& uuid) {
+  const std::optional<Bytes> before = free_without_context(uuid);
+  auto runtime =
+      TRY(cuda::make_driver_runtime({.uuid = uuid,
+                                     .modules = cuda::cuda_modules(),
+                                     .architectures = std::string(cuda::cuda_architectures())}));
+  const DeviceMemory::State now = TRY(runtime->memory());
+  return RankBackend{.backend = make_cuda_backend(std::move(runtime)),
+                     .context = std::max<Bytes>(0, before.value_or(now.total) - now.free)};
+}
+
+}  // namespace
+
+Result<RankBackend> make_rank_backend(const LaunchedRank& launched) {
+  if (launched.plan.device >= 0) return make_gpu_backend(launched.plan.device_uuid);
+  if (launched.on_host_cuda) {
+    return RankBackend{.backend = make_cuda_backend(cuda::make_host_runtime(
+                           {.memory = launched.plan.budget, .seed = kExecutorSeed}))};
+  }
+  return RankBackend{.backend = TRY(make_cpu_backend(launched.backend))};
+}
+
+}  // namespace plimsoll
