@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
 #include "shared/memory/device_terms.h"
+#include "shared/memory/memory_terms.h"
 
 namespace plimsoll {
 namespace {
@@ -46,25 +49,49 @@ double vision_factor(const SglangLaunch& launch) {
 
 }  // namespace
 
-Millionths sglang_auto_fraction(const SglangLaunch& launch) {
+Bytes SglangReserve::bytes() const {
+  return static_cast<Bytes>(std::llround(mib * static_cast<double>(kMiB)));
+}
+
+SglangReserve sglang_reserve(const SglangLaunch& launch) {
   const Bytes total = launch.device_mib * kMiB;
   const Tokens chunk =
       launch.chunked_prefill > 0 ? launch.chunked_prefill : default_step_tokens(total);
-  const auto batch = static_cast<double>(graph_batch(launch));
-  // In MiB.
-  double reserved = 512 + 1.5 * static_cast<double>(std::max<Tokens>(chunk, 2048)) +
-                    1024 * static_cast<double>(launch.tp) / 8 + 2 * batch;
+  const Tokens tokens = std::max<Tokens>(chunk, 2048);
+  const std::int64_t graphs = graph_batch(launch);
+  const std::int64_t ranks = launch.tp * launch.pp;
+  const auto batch = static_cast<double>(graphs);
+  SglangReserve reserve;
+  reserve.mib =
+      512 + 1.5 * static_cast<double>(tokens) + 1024 * static_cast<double>(ranks) / 8 + 2 * batch;
+  reserve.formula = fmt::format("512 + 1.5 x {} tokens + 1,024 x {} ranks / 8 + 2 x {}",
+                                grouped(tokens), ranks, graphs);
   if (launch.dp_attention > 0) {
     const double rows = batch * static_cast<double>(launch.dp_attention);
-    reserved += 3 * rows + (batch > 300 ? 1.5 * rows : 0);
+    reserve.mib += 3 * rows + (batch > 300 ? 1.5 * rows : 0);
+    reserve.formula +=
+        fmt::format(" + {} x {} x {}", batch > 300 ? "4.5" : "3", graphs, launch.dp_attention);
   }
   if (launch.has_prefill_graphs) {
-    reserved += launch.is_latent ? 1536 : 8 * static_cast<double>(prefill_graph_count(chunk));
+    const std::int64_t sizes = prefill_graph_count(chunk);
+    reserve.mib += launch.is_latent ? 1536 : 8 * static_cast<double>(sizes);
+    reserve.formula += launch.is_latent ? " + 1,536" : fmt::format(" + 8 x {} sizes", sizes);
   }
-  if (total > 60 * kGiB) reserved = std::max(reserved, 10'240.0);
-  if (launch.has_deepep) reserved += 2048;
+  if (total > 60 * kGiB && reserve.mib < 10'240) {
+    reserve.mib = 10'240;
+    reserve.formula = "the 10,240 of a device of more than 60 GiB";
+  }
+  if (launch.has_deepep) {
+    reserve.mib += 2048;
+    reserve.formula += " + 2,048";
+  }
+  reserve.formula += " MiB";
+  return reserve;
+}
+
+Millionths sglang_auto_fraction(const SglangLaunch& launch) {
   const auto device = static_cast<double>(launch.device_mib);
-  const double fraction = std::round((device - reserved) / device * 1000) / 1000;
+  const double fraction = std::round((device - sglang_reserve(launch).mib) / device * 1000) / 1000;
   return std::llround(fraction * vision_factor(launch) * 1000) * kFractionStep;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "shared/base/units.h"
 #include "shared/options/fraction.h"
@@ -15,6 +16,7 @@ namespace plimsoll {
 struct SglangLaunch {
   std::int64_t device_mib = 0;  // as nvidia-smi lists it; the least of all
   std::int64_t tp = 1;
+  std::int64_t pp = 1;
   std::int64_t dp_attention = 0;  // its size; 0: off
   bool is_latent = false;
   Tokens chunked_prefill = 0;                    // 0: by the device's memory
@@ -28,6 +30,14 @@ struct SglangLaunch {
   bool has_deepep = false;
 };
 
+// What it keeps back for graphs and activations, and the same in words.
+struct SglangReserve {
+  double mib = 0;
+  std::string formula;  // "512 + 1.5 x 8,192 tokens + 1,024 x 8 ranks / 8 + 2 x 128 MiB"
+  Bytes bytes() const;
+};
+// REQUIRES: device_mib > 0.
+SglangReserve sglang_reserve(const SglangLaunch& launch);
 // In steps of 0.001. REQUIRES: device_mib > 0.
 Millionths sglang_auto_fraction(const SglangLaunch& launch);
 

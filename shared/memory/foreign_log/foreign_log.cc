@@ -175,7 +175,12 @@ Result<ForeignLog> ForeignLogReader::finish() {
                     s.sglang.log().lines));
   }
   LaunchState& state = s.sglang.recognised >= s.vllm.recognised ? s.sglang : s.vllm;
-  if (state.log().server == ForeignServer::sglang) infer_sglang_origins(state.log());
+  if (state.log().server == ForeignServer::sglang) {
+    infer_sglang_fraction(state.log());
+    infer_sglang_origins(state.log());
+  } else {
+    state.fold_speakers();
+  }
   state.apply_given();
   state.log().launches = std::max<std::int64_t>(state.log().launches, 1);
   return state.log();

@@ -64,13 +64,16 @@ const char* foreign_end_text(ForeignEnd end);  // "no memory for KV": for people
 
 struct ForeignLog {
   ForeignServer server = ForeignServer::sglang;
-  std::string version;     // "0.8.5"; empty: not said
+  std::string version;  // "0.8.5"; empty: not said
+  // SGLang: of a version that chose its fraction by a table of ranks, up to 0.4.6.
+  bool has_fraction_table = false;
   std::string model_type;  // "KimiK25ForConditionalGeneration"; empty: not said
   std::vector<ForeignArg> args;
   std::vector<ForeignRank> ranks;  // in order of appearance
 
-  std::optional<double> fraction;  // mem-fraction-static, or gpu-memory-utilization
-  std::optional<Bytes> total;      // of the device
+  std::optional<double> fraction;     // mem-fraction-static, or gpu-memory-utilization
+  bool is_fraction_inferred = false;  // from what it left for KV: nothing names it
+  std::optional<Bytes> total;         // of the device
   std::optional<Bytes> free_at_start;
   std::optional<Bytes> budget;      // vLLM: total x utilization
   std::optional<Bytes> other_use;   // vLLM: outside PyTorch
@@ -88,7 +91,9 @@ struct ForeignLog {
   std::string end_line;              // the words of the log, at most kEndLineMax bytes
   std::int64_t end_line_number = 0;  // from 1
   std::int64_t end_ranks = 0;        // that said it
+  std::string end_rank;              // that said it first; empty: unnamed
   std::optional<OomLine> oom;
+  Bytes held_by_others = 0;        // of the device, when that allocation failed
   std::vector<std::string> notes;  // lines about all-reduce and captures worth seeing, at most 8
 
   std::int64_t launches = 0;  // in the file

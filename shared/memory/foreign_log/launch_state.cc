@@ -34,6 +34,7 @@ void LaunchState::begin_launch() {
   log_.server = server;
   log_.lines = lines;
   log_.launches = launches;
+  log_.version = std::exchange(version_next_, {});
   phases_.clear();
   failed_ranks_.clear();
   given_ = std::exchange(given_next_, {});
@@ -92,12 +93,21 @@ RankPhase LaunchState::furthest() const {
   return furthest;
 }
 
+void LaunchState::reach(RankPhase at) {
+  for (auto& [name, phase] : phases_) phase = std::max(phase, at);
+}
+
 void LaunchState::set_arg(std::string_view written, std::string value, ArgOrigin origin) {
   std::string name = canonical_option(written);
   const auto found = std::ranges::find(log_.args, name, &ForeignArg::name);
   if (found != log_.args.end()) return;  // what was printed first is what was asked for
   if (log_.args.size() >= kArgsMax) return;
   log_.args.push_back({std::move(name), std::string(written), std::move(value), origin});
+}
+
+void LaunchState::set_version(std::string version) {
+  version_next_ = version;
+  log_.version = std::move(version);
 }
 
 void LaunchState::note(std::string_view text) {
@@ -114,12 +124,22 @@ void LaunchState::fail(ForeignEnd end, const LogLine& line) {
     log_.end = end;
     log_.end_line = shortened(line.text);
     log_.end_line_number = log_.lines;
+    log_.end_rank = line.rank;
     failed_ranks_.clear();
   } else if (log_.end != end) {
     return;
   }
   if (failed_ranks_.size() < kRanksMax) failed_ranks_.emplace(line.rank);
   log_.end_ranks = static_cast<std::int64_t>(failed_ranks_.size());
+}
+
+OomProcess LaunchState::process_of(const LogLine& line) const {
+  OomProcess self{.pid = pid_of_line(line.text)};
+  const auto named = std::ranges::find(log_.ranks, line.rank, &ForeignRank::name);
+  const ForeignRank* rank = named != log_.ranks.end() ? &*named : log_.tightest();
+  if (rank == nullptr) return self;
+  self.held_min = rank->weights.value_or(0) + std::max<Bytes>(rank->kv.value_or(0), 0);
+  return self;
 }
 
 void LaunchState::fail_of_oom(const OomLine& oom, const LogLine& line) {
@@ -134,20 +154,40 @@ void LaunchState::fail_of_oom(const OomLine& oom, const LogLine& line) {
     end = ForeignEnd::no_profile;
   }
   // Half of the device is no leftover of our own.
-  Bytes others = oom.held_by_others();
-  // What was free before weights, or was taken by them and KV since, was nobody else's.
-  const auto known = std::ranges::find(log_.ranks, line.rank, &ForeignRank::name);
-  if (oom.total && known != log_.ranks.end()) {
-    const Bytes own = known->base.value_or(known->weights.value_or(0) + known->kv.value_or(0));
-    others = std::min(others, *oom.total - own);
+  OomProcess self = process_of(line);
+  const ForeignRank* rank = log_.tightest();
+  if (oom.total && rank != nullptr && rank->base && *rank->base <= *oom.total) {
+    self.others = *oom.total - *rank->base;
+  } else if (log_.total && log_.free_at_start) {
+    self.others = *log_.total - *log_.free_at_start;
   }
+  const Bytes others = oom.held_by_others(self);
   if (oom.total && others > *oom.total / 4) end = ForeignEnd::neighbour;
   const bool is_first = !is_about_memory(log_.end);
   fail(end, line);
   if (is_first) {
     log_.oom = oom;
+    log_.held_by_others = others;
     if (!log_.total) log_.total = oom.total;
   }
+}
+
+void LaunchState::fold_speakers() {
+  const auto is_worker = [](const ForeignRank& rank) {
+    return rank.weights && rank.name.find("TP") != std::string::npos;
+  };
+  if (std::ranges::none_of(log_.ranks, is_worker)) return;
+  // The least of all workers, of whom none has said its own.
+  std::optional<Bytes> kv;
+  std::erase_if(log_.ranks, [&](const ForeignRank& rank) {
+    if (rank.weights || rank.name.find("TP") != std::string::npos) return false;
+    if (rank.kv) kv = kv ? std::min(*kv, *rank.kv) : rank.kv;
+    return true;
+  });
+  if (!kv || std::ranges::any_of(log_.ranks, [](const ForeignRank& rank) { return !!rank.kv; })) {
+    return;
+  }
+  for (ForeignRank& rank : log_.ranks) rank.kv = kv;
 }
 
 }  // namespace plimsoll

@@ -27,7 +27,11 @@ class LaunchState {
   ForeignRank& rank(std::string_view name);
   RankPhase& phase(std::string_view rank_name);
   RankPhase furthest() const;
+  // What one says of all.
+  void reach(RankPhase phase);
   void set_arg(std::string_view written, std::string value, ArgOrigin origin);
+  // Said before the arguments of the launch that it belongs to.
+  void set_version(std::string version);
   void note(std::string_view text);
   // A flag of a command line, which stands before the launch that it starts or behind its
   // arguments.
@@ -42,11 +46,17 @@ class LaunchState {
   void fail(ForeignEnd end, const LogLine& line);
   // An allocation that failed: by what the rank was doing, and by who holds the memory.
   void fail_of_oom(const OomLine& oom, const LogLine& line);
+  // vLLM's engine cores and its front end speak for workers that name themselves: they are no
+  // ranks of their own.
+  void fold_speakers();
 
   std::int64_t recognised = 0;  // lines of this server
 
  private:
+  OomProcess process_of(const LogLine& line) const;
+
   ForeignLog log_;
+  std::string version_next_;
   std::map<std::string, RankPhase, std::less<>> phases_;
   std::set<std::string, std::less<>> failed_ranks_;
   std::set<std::string, std::less<>> given_;       // of this launch

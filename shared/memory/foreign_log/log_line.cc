@@ -113,7 +113,13 @@ std::string rank_of_line(std::string_view line) {
   const std::size_t open = head.find('(');
   const std::size_t close = head.find(" pid=", open == std::string_view::npos ? 0 : open);
   if (open == std::string_view::npos || close == std::string_view::npos) return "";
-  return rank_words(head.substr(open + 1, close - open - 1), " _");
+  const std::string_view inside = head.substr(open + 1, close - open - 1);
+  if (const auto rank = count_behind(inside, " rank=")) return "TP" + std::to_string(*rank);
+  return rank_words(inside, " _");
+}
+
+std::optional<std::int64_t> pid_of_line(std::string_view line) {
+  return count_behind(line.substr(0, kPrefixMax), " pid=");
 }
 
 std::string_view without_colours(std::string_view line, std::string& storage) {
@@ -159,6 +165,20 @@ std::optional<Bytes> bytes_behind(std::string_view text, std::string_view key, B
   const double bytes = *value * static_cast<double>(unit);
   if (std::abs(bytes) > kBytesMax) return {};
   return static_cast<Bytes>(std::llround(bytes));
+}
+
+std::optional<Bytes> bytes_before(std::string_view text, std::string_view key) {
+  const std::size_t found = text.find(key);
+  if (found == std::string_view::npos) return {};
+  const std::string_view head = trim(text.substr(0, found));
+  const std::size_t unit = head.find_last_not_of("TGMKiBbytes");
+  if (unit == std::string_view::npos) return {};
+  const std::size_t last = head.find_last_not_of(' ', unit);
+  if (last == std::string_view::npos || !is_digit(head[last])) return {};
+  const std::size_t before = head.find_last_not_of("0123456789.,-", last);
+  const std::string_view figure = head.substr(before == std::string_view::npos ? 0 : before + 1);
+  return figure.find_first_of("GMKTBb") == std::string_view::npos ? std::nullopt
+                                                                  : bytes_behind(figure, "");
 }
 
 }  // namespace plimsoll

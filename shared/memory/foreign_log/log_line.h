@@ -18,7 +18,8 @@ struct LogLine {
 };
 
 // "[2026-02-26 09:12:30 TP0] ...", "[gpu_id=1] ...", "[gpu=1]", "(Worker_TP0 pid=79) ...",
-// "(VllmWorkerProcess pid=5)". DP and PP ranks are part of the name; a process id is not.
+// "(VllmWorker rank=2 pid=249)", which is TP2; "(VllmWorkerProcess pid=5)" names none. DP and PP
+// ranks are part of the name; a process id is not.
 std::string rank_of_line(std::string_view line);
 
 // Colour codes and a carriage return at the end, taken out; `storage` holds the text if any were.
@@ -30,6 +31,11 @@ std::optional<Bytes> bytes_behind(std::string_view text, std::string_view key, B
 // "#tokens: 159,215" and "max_total_num_tokens=159215".
 std::optional<std::int64_t> count_behind(std::string_view text, std::string_view key);
 std::optional<double> number_behind(std::string_view text, std::string_view key);
+
+// The quantity right before `key`: "60.2 GiB for weight". A unit must be there.
+std::optional<Bytes> bytes_before(std::string_view text, std::string_view key);
+// "(EngineCore_DP0 pid=276) ...", within the head of a line.
+std::optional<std::int64_t> pid_of_line(std::string_view line);
 
 bool has(std::string_view text, std::string_view part);
 

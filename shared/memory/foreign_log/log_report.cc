@@ -13,13 +13,16 @@ namespace {
 constexpr std::size_t kLineMax = 100;
 
 // Arguments that have a part in memory, in the order in which they are shown.
-constexpr std::array<std::string_view, 18> kShownArguments = {"model",
+constexpr std::array<std::string_view, 21> kShownArguments = {"model",
                                                               "mem-fraction-static",
                                                               "gpu-memory-utilization",
                                                               "tp",
                                                               "dp",
                                                               "pp",
                                                               "ep",
+                                                              "enable-dp-attention",
+                                                              "moe-a2a-backend",
+                                                              "kv-cache-bytes",
                                                               "context-length",
                                                               "kv-cache-dtype",
                                                               "quantization",

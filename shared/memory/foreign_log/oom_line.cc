@@ -1,7 +1,7 @@
 #include "shared/memory/foreign_log/oom_line.h"
 
 #include <algorithm>
-#include <vector>
+#include <cstdlib>
 
 #include "shared/memory/foreign_log/log_line.h"
 
@@ -11,49 +11,58 @@ namespace {
 // What a process that is not ours must hold before it is worth a word.
 constexpr Bytes kOthersMin = kGiB;
 
-// The figure that ends just before `key`: "4.69 MiB free".
-std::optional<Bytes> bytes_before(std::string_view text, std::string_view key) {
-  const std::size_t found = text.find(key);
-  if (found == std::string_view::npos) return {};
-  const std::string_view head = text.substr(0, found);
-  const std::size_t begin = head.find_last_of(";(,");
-  return bytes_behind(head.substr(begin == std::string_view::npos ? 0 : begin + 1), "");
-}
+constexpr std::size_t kNamedMax = 64;
 
-constexpr std::size_t kProcessesMax = 64;
-
-// "Process 2951793 has 15.88 GiB memory in use", each.
-std::vector<Bytes> named_processes(std::string_view text) {
-  std::vector<Bytes> held;
-  for (std::size_t at = text.find("Process ");
-       at != std::string_view::npos && held.size() < kProcessesMax;
+std::vector<NamedProcess> named_processes(std::string_view text) {
+  std::vector<NamedProcess> named;
+  for (std::size_t at = text.find("Process "); at != std::string_view::npos;
        at = text.find("Process ", at + 1)) {
-    const auto bytes = bytes_behind(text.substr(at, 80), " has ");
-    if (bytes && *bytes >= 0 && *bytes < Bytes{1} << 50) held.push_back(*bytes);
+    // "Process 2951793 has 15.88 GiB memory in use"
+    const std::string_view sentence = text.substr(at, 80);
+    const auto held = bytes_behind(sentence, " has ");
+    if (!held || *held < 0 || *held > Bytes{1} << 50 || named.size() >= kNamedMax) continue;
+    named.push_back({count_behind(sentence, "Process ").value_or(0), *held});
   }
-  return held;
+  return named;
 }
 
-// Where PyTorch does not find its own number in the driver's list (in a container), it calls itself
-// "Process N" too: the least of those that hold what it has allocated; without that figure, one
-// that is alone.
-void take_own(std::string_view text, std::vector<Bytes>& held, OomLine& oom) {
-  if (oom.in_use || held.empty()) return;
-  const auto allocated = bytes_behind(text, "Of the allocated memory ");
-  auto own = held.end();
-  for (auto one = held.begin(); one != held.end(); ++one) {
-    const bool may_be = allocated ? *one >= *allocated : held.size() == 1;
-    if (may_be && (own == held.end() || *one < *own)) own = one;
+Bytes sum_of(const std::vector<NamedProcess>& named) {
+  Bytes sum = 0;
+  for (const NamedProcess& one : named) sum += one.bytes;
+  return sum;
+}
+
+// Which of them ran out itself; nullptr: none of them can have.
+const NamedProcess* self_among(const OomLine& oom, const OomProcess& self) {
+  const std::vector<NamedProcess>& named = oom.named;
+  const auto same = std::ranges::find_if(
+      named, [&](const NamedProcess& one) { return self.pid && one.pid == *self.pid; });
+  if (same != named.end()) return &*same;
+  const Bytes least =
+      oom.by_pytorch ? *oom.by_pytorch + oom.reserved_unallocated.value_or(0) : self.held_min;
+  const Bytes all = sum_of(named);
+  const NamedProcess* found = nullptr;
+  for (const NamedProcess& one : named) {
+    if (one.bytes < least) continue;
+    const auto is_nearer = [&] {
+      if (self.others) {
+        return std::abs(all - one.bytes - *self.others) <
+               std::abs(all - found->bytes - *self.others);
+      }
+      return least > 0 ? one.bytes < found->bytes : one.bytes > found->bytes;
+    };
+    if (found == nullptr || is_nearer()) found = &one;
   }
-  if (own == held.end()) return;
-  oom.in_use = *own;
-  held.erase(own);
+  return found;
 }
 
 }  // namespace
 
-Bytes OomLine::held_by_others() const {
-  if (others > 0) return others;
+Bytes OomLine::held_by_others(const OomProcess& self) const {
+  if (!named.empty()) {
+    const NamedProcess* own = in_use ? nullptr : self_among(*this, self);
+    return sum_of(named) - (own != nullptr ? own->bytes : 0);
+  }
   if (!total || !free || !in_use) return 0;
   // Drivers that cannot tell print 17179869184.00 GiB.
   const Bytes missing = *total - *free - *in_use;
@@ -74,12 +83,9 @@ std::optional<OomLine> parse_oom_line(std::string_view text) {
   if (!oom.total) oom.total = bytes_behind(text, "total capacty of ");  // torch 2.0 and 2.1
   oom.free = bytes_behind(text, "of which ");
   oom.in_use = bytes_behind(text, "this process has ");
-  std::vector<Bytes> held = named_processes(text);
-  take_own(text, held, oom);
-  for (const Bytes bytes : held) oom.others += bytes;
-  if (const std::size_t by = text.find("is allocated by PyTorch, and "); by != text.npos) {
-    oom.reserved_unallocated = bytes_behind(text.substr(by), "and ");
-  }
+  oom.named = named_processes(text);
+  oom.by_pytorch = bytes_before(text, " is allocated by PyTorch");
+  oom.reserved_unallocated = bytes_before(text, " is reserved by PyTorch but unallocated");
   if (!oom.total) {  // torch 1.x
     oom.total = bytes_before(text, " total capacity");
     oom.free = bytes_before(text, " free");

@@ -44,6 +44,7 @@ bool read_weights(LaunchState& state, const LogLine& line) {
   ForeignRank& rank = state.rank(line.rank);
   const auto free = bytes_behind(line.text, "avail mem=");
   auto used = bytes_behind(line.text, "mem usage=");
+  if (!used) state.log().has_fraction_table = true;
   if (!used && rank.base && free && !rank.weights) used = *rank.base - *free;
   if (rank.weights) {
     rank.draft = used;  // a second model in the same process

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "shared/base/text.h"
-#include "shared/memory/device_terms.h"
 #include "shared/memory/memory_terms.h"
+#include "shared/memory/sglang_fraction.h"
 
 namespace plimsoll {
 namespace {
@@ -20,6 +20,8 @@ constexpr double kThousand = 1000;
 constexpr Bytes kLogRounding = 32 * kMiB;
 // A computed fraction of another version lies within this of ours.
 constexpr double kRuleTolerance = 0.03;
+// A card has that much more than what is free on it once a process has begun.
+constexpr Bytes kTakenAtStart = 2 * kGiB;
 constexpr double kAutoMin = 0.55;
 constexpr double kAutoMax = 0.96;
 
@@ -86,6 +88,38 @@ std::optional<Bytes> least_base(const ForeignLog& log) {
   return base;
 }
 
+// Up to 0.4.6.
+double table_fraction(std::int64_t tp) {
+  return tp >= 16 ? 0.79 : tp >= 8 ? 0.81 : tp >= 4 ? 0.85 : tp >= 2 ? 0.87 : 0.88;
+}
+
+bool is_set(const ForeignLog& log, std::string_view name, std::string_view value) {
+  const ForeignArg* arg = log.arg(name);
+  return arg != nullptr && arg->value == value;
+}
+
+// An argument that is unset is by the device's memory, a chunk of -1 is none at all.
+SglangLaunch launch_of(const ForeignLog& log, Bytes total) {
+  SglangLaunch launch{.device_mib = total / kMiB};
+  launch.tp = std::max<std::int64_t>(count_of(log, "tp", 1), 1);
+  launch.pp = std::max<std::int64_t>(count_of(log, "pp", 1), 1);
+  if (is_set(log, "enable-dp-attention", "True")) launch.dp_attention = count_of(log, "dp", 1);
+  launch.is_latent = log.model_type.starts_with("Deepseek") || log.model_type.starts_with("Kimi");
+  launch.chunked_prefill = is_set(log, "chunked-prefill-size", "-1")
+                               ? count_of(log, "max-prefill-tokens", 16'384)
+                               : count_of(log, "chunked-prefill-size", 0);
+  const std::int64_t batch = count_of(log, "cuda-graph-max-bs", -1);
+  if (batch >= 0) launch.graph_batch = batch;
+  if (is_set(log, "disable-cuda-graph", "True")) launch.graph_batch = 0;
+  launch.requests = count_of(log, "max-running-requests", 0);
+  const ForeignArg* graphs = log.arg("cuda-graph-max-bs");
+  // Since it tells graphs of decoding from those of prefill.
+  launch.has_prefill_graphs = graphs != nullptr && graphs->written.ends_with("_decode");
+  launch.has_deepep =
+      is_set(log, "moe-a2a-backend", "deepep") || is_set(log, "enable-deepep-moe", "True");
+  return launch;
+}
+
 bool is_one_of(std::string_view value, auto& values) {
   return std::ranges::find(values, value) != std::end(values);
 }
@@ -98,6 +132,7 @@ ArgOrigin origin_of(const ForeignArg& arg, const ForeignLog& log) {
     if (row.name == arg.written && row.value == arg.value) return ArgOrigin::built_in;
   }
   if (arg.name == "mem-fraction-static") {
+    if (log.is_fraction_inferred) return ArgOrigin::automatic;
     return log.fraction && may_be_automatic(*log.fraction, log) ? ArgOrigin::automatic
                                                                 : ArgOrigin::given;
   }
@@ -145,61 +180,57 @@ std::string sglang_no_kv_reason(const std::string& fraction, double filled, Byte
                     filled);
 }
 
-SglangReserve sglang_reserve(const ForeignLog& log) {
-  // What the log does not name goes by the device's size, of which free memory is a little less.
+std::optional<SglangChoice> sglang_choice(const ForeignLog& log) {
   const std::optional<Bytes> base = least_base(log);
-  const Bytes total = log.total ? *log.total : base.value_or(80 * kGiB);
-  const std::int64_t tp = std::max<std::int64_t>(count_of(log, "tp", 1), 1);
-  const std::int64_t chunk = count_of(log, "chunked-prefill-size", default_step_tokens(total));
-  const std::int64_t tokens = std::max<std::int64_t>(chunk, 2048);
-  const std::int64_t ranks = tp * std::max<std::int64_t>(count_of(log, "pp", 1), 1);
-  const ForeignArg* off = log.arg("disable-cuda-graph");
-  const bool captures = off == nullptr || off->value != "True";
-  const std::int64_t batch =
-      captures ? count_of(log, "cuda-graph-max-bs", default_graph_batch(total, tp)) : 0;
-  double mib = 512 + 1.5 * static_cast<double>(tokens) + 1024.0 * static_cast<double>(ranks) / 8 +
-               2.0 * static_cast<double>(batch);
-  SglangReserve reserve;
-  reserve.formula = fmt::format("512 + 1.5 x {} tokens + 1,024 x {} ranks / 8 + 2 x {} MiB",
-                                grouped(tokens), ranks, batch);
-  const ForeignArg* attention = log.arg("enable-dp-attention");
-  const std::int64_t dp = count_of(log, "dp", 1);
-  if (attention != nullptr && attention->value == "True" && dp > 1) {
-    const double each = batch > 300 ? 4.5 : 3.0;
-    mib += each * static_cast<double>(batch * dp);
-    reserve.formula += fmt::format(" + {} x {} x {} (attention in data parallel)", each, batch, dp);
+  const std::optional<Bytes> total = log.total ? log.total : base;
+  if (!total || *total < kMiB) return {};
+  SglangChoice choice;
+  if (log.has_fraction_table) {
+    const std::int64_t tp = count_of(log, "tp", 1);
+    choice.fraction = choice.most = table_fraction(tp);
+    choice.words = fmt::format("took {} with {}, by the table that it had up to 0.4.6",
+                               choice.fraction, counted(tp, "rank"));
+    return choice;
   }
-  if (base && *base > 60 * kGiB && mib < 10240) {
-    mib = 10240;
-    reserve.formula = "at least 10 GiB on a device of more than 60";
-  }
-  reserve.bytes = static_cast<Bytes>(std::llround(mib * static_cast<double>(kMiB)));
-  return reserve;
-}
-
-std::optional<double> sglang_auto_fraction(const ForeignLog& log) {
-  const std::optional<Bytes> total = log.total ? log.total : least_base(log);
-  if (!total || *total <= 0) return {};
-  const double reserve = static_cast<double>(sglang_reserve(log).bytes);
-  const double fraction = 1 - reserve / static_cast<double>(*total);
-  if (fraction <= 0) return {};
-  return std::round(fraction * kThousand) / kThousand;
+  const SglangReserve reserve = sglang_reserve(launch_of(log, *total));
+  const auto fraction_of = [&](Bytes device) {
+    return 1 - static_cast<double>(reserve.bytes()) / static_cast<double>(device);
+  };
+  choice.fraction = std::round(fraction_of(*total) * kThousand) / kThousand;
+  choice.most = fraction_of(log.total.value_or(*total + kTakenAtStart));
+  if (choice.fraction <= 0) return {};
+  choice.words = fmt::format("keeps back {} ({}), which is about {:.3f}",
+                             format_bytes(reserve.bytes()), reserve.formula, choice.fraction);
+  return choice;
 }
 
 bool may_be_automatic(double fraction, const ForeignLog& log) {
   // Up to 0.4.6 it was a table by ranks; 0.88 remains what it takes where it cannot read the
   // device.
-  const std::int64_t tp = count_of(log, "tp", 1);
-  const double table = tp >= 16 ? 0.79 : tp >= 8 ? 0.81 : tp >= 4 ? 0.85 : tp >= 2 ? 0.87 : 0.88;
+  const double table = table_fraction(count_of(log, "tp", 1));
   const auto same = [&](double other) { return std::abs(fraction - other) < 1e-9; };
   if (same(0.88) || same(table)) return true;
   // The computed one has three digits; people write two.
   const double hundredths = fraction * 100;
   if (std::abs(hundredths - std::round(hundredths)) < 1e-6) return false;
   if (fraction < kAutoMin || fraction > kAutoMax) return false;
-  const std::optional<double> ours = sglang_auto_fraction(log);
-  return !ours || std::abs(*ours - fraction) <= kRuleTolerance || log.model_type.empty() ||
+  const std::optional<SglangChoice> ours = sglang_choice(log);
+  return !ours || std::abs(ours->fraction - fraction) <= kRuleTolerance || log.model_type.empty() ||
          log.model_type.ends_with("ForConditionalGeneration");
+}
+
+void infer_sglang_fraction(ForeignLog& log) {
+  const auto arg = std::ranges::find(log.args, "mem-fraction-static", &ForeignArg::name);
+  const ForeignRank* rank = log.tightest();
+  if (log.fraction || arg == log.args.end() || arg->value != "None" || rank == nullptr) return;
+  if (!rank->base || !rank->left || !rank->kv || *rank->base <= 0 || *rank->kv <= 0) return;
+  const double kept = static_cast<double>(*rank->left - *rank->kv);
+  const double fraction =
+      std::round((1 - kept / static_cast<double>(*rank->base)) * kThousand) / kThousand;
+  if (fraction <= 0 || fraction > 1) return;
+  log.fraction = fraction;
+  arg->value = fmt::format("{}", fraction);
+  log.is_fraction_inferred = true;
 }
 
 void infer_sglang_origins(ForeignLog& log) {

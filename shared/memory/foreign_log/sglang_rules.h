@@ -20,19 +20,22 @@ std::optional<double> sglang_fraction_for(Bytes base, Bytes left, Bytes kv);
 // the rule gives: where that is more than nothing, the log does not say why.
 std::string sglang_no_kv_reason(const std::string& fraction, double filled, Bytes kv);
 
-// What it keeps back by itself, for graphs and activations, and the same in words.
-struct SglangReserve {
-  Bytes bytes = 0;
-  std::string formula;  // "512 + 1.5 x 8,192 tokens + 1,024 x 8 / 8 + 2 x 128 MiB"
+// What it would choose with these arguments where the fraction is left out; nullopt where no free
+// memory is known. By its reserve, with the defaults of such a device where an argument is unset;
+// before 0.4.7 by a table. The reserve is of the device's total, which a log rarely tells: free
+// memory stands for it.
+struct SglangChoice {
+  double fraction = 0;  // of three digits
+  double most = 0;      // of the largest device that may have had this much free
+  std::string words;    // "keeps back 13.75 GiB (...), which is about 0.854"
 };
-SglangReserve sglang_reserve(const ForeignLog& log);
-// Of three digits, as its own rule would choose with these arguments; nullopt where no free memory
-// is known. It divides by the device's total, which a log rarely tells: free memory stands for it.
-std::optional<double> sglang_auto_fraction(const ForeignLog& log);
+std::optional<SglangChoice> sglang_choice(const ForeignLog& log);
 
 // Whether its automatic rules, old or new, could have chosen this fraction here.
 bool may_be_automatic(double fraction, const ForeignLog& log);
 
+// Where it chose the fraction and did not say it, by what it left for KV.
+void infer_sglang_fraction(ForeignLog& log);
 // Fills in ForeignArg::origin.
 void infer_sglang_origins(ForeignLog& log);
 

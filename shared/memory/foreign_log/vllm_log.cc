@@ -115,6 +115,7 @@ bool read_profile(LaunchState& state, const LogLine& line) {
   take_of_rank(&ForeignRank::kv, " kv_cache_size=");
   take_of_rank(&ForeignRank::kv, "Available KV cache memory: ");
   take(log.graphs_estimate, "Estimated CUDA graph memory: ");
+  if (!log.fraction) log.fraction = number_behind(line.text, "current --gpu-memory-utilization=");
   return found;
 }
 
@@ -132,7 +133,10 @@ bool read_blocks(LaunchState& state, const LogLine& line) {
   }
   if (tokens) {
     log.kv_tokens = log.kv_tokens ? std::min(*log.kv_tokens, *tokens) : *tokens;
-    if (*tokens > 0) state.phase(line.rank) = std::max(state.phase(line.rank), RankPhase::sized);
+    if (*tokens > 0) {
+      state.phase(line.rank) = std::max(state.phase(line.rank), RankPhase::sized);
+      state.reach(RankPhase::sized);  // its workers do not say it
+    }
   }
   const auto concurrency = number_behind(line.text, "tokens per request: ");
   if (concurrency) {
@@ -159,6 +163,22 @@ bool read_capture(LaunchState& state, const LogLine& line) {
   return true;
 }
 
+// "Actual usage is 60.2 GiB for weight, 5.6 GiB for peak activation, 0.1 GiB for non-torch memory,
+// and 0.64 GiB for CUDAGraph memory." It is printed when everything is captured.
+void read_usage(LaunchState& state, const LogLine& line, std::string_view text) {
+  if (!has(text, "Actual usage")) return;
+  text = text.substr(text.find("Actual usage"));
+  ForeignLog& log = state.log();
+  ForeignRank& rank = state.rank(line.rank);
+  if (!rank.weights) rank.weights = bytes_before(text, " for weight");
+  if (const auto peak = bytes_before(text, " for peak activation")) log.activation = peak;
+  if (const auto other = bytes_before(text, " for non-torch memory")) log.other_use = other;
+  for (const std::string_view key : {" for CUDAGraph memory", " for NPU graph memory"}) {
+    if (const auto used = bytes_before(text, key)) rank.graphs = used;
+  }
+  state.phase(line.rank) = RankPhase::captured;
+}
+
 // "Free memory on device cuda:0 (2.6/121.63 GiB) on startup ..." of both kinds.
 bool read_free(LaunchState& state, const LogLine& line) {
   const std::size_t at = line.text.find("Free memory on device");
@@ -177,12 +197,9 @@ bool read_free(LaunchState& state, const LogLine& line) {
     log.fraction = number_behind(pair, "(");
     log.budget = bytes_behind(pair, ", ");
   }
-  if (const auto peak = bytes_behind(text, "GiB for weight, "); peak) log.activation = peak;
-  if (const auto peak = bytes_behind(text, "(weights + non-torch), "); peak) log.activation = peak;
+  read_usage(state, line, text);
   if (const auto kv = bytes_behind(text, "memory in use is ")) state.rank(line.rank).kv = kv;
   if (is_refused) state.fail(ForeignEnd::neighbour, line);
-  if (const auto used = bytes_behind(text, "for non-torch memory, and "))
-    log.graphs_estimate = used;
   return true;
 }
 
@@ -233,7 +250,7 @@ bool read_ready(LaunchState& state, const LogLine& line) {
   if (has(line.text, "vLLM API server version ")) {
     const std::size_t at = line.text.find("version ") + 8;
     const std::string_view rest = line.text.substr(at, 64);
-    state.log().version = to_valid_utf8(rest.substr(0, rest.find_first_of(" ,;")));
+    state.set_version(to_valid_utf8(rest.substr(0, rest.find_first_of(" ,;"))));
     return true;
   }
   return has(line.text, "init engine (profile, create kv cache") ||

@@ -73,5 +73,20 @@ TEST(SglangFraction, ItsRequestTableIsTwoGiBFor2048RequestsOf262144Tokens) {
   EXPECT_LT(bytes, 2 * kGiB + 2 * kMiB);
 }
 
+TEST(SglangFraction, TheReserveIsSaidWithItsNumbers) {
+  SglangLaunch launch{.device_mib = 97'871, .tp = 8, .has_prefill_graphs = false};
+  launch.graph_batch = 128;
+  EXPECT_EQ(sglang_reserve(launch).bytes(), (512 + 12'288 + 1'024 + 256) * kMiB);
+  EXPECT_EQ(sglang_reserve(launch).formula,
+            "512 + 1.5 x 8,192 tokens + 1,024 x 8 ranks / 8 + 2 x 128 MiB");
+  launch.pp = 2;
+  EXPECT_EQ(sglang_reserve(launch).bytes(), (512 + 12'288 + 2'048 + 256) * kMiB);
+  launch.chunked_prefill = 2048;
+  EXPECT_EQ(sglang_reserve(launch).bytes(), 10 * kGiB);
+  launch.has_deepep = true;
+  EXPECT_EQ(sglang_reserve(launch).formula,
+            "the 10,240 of a device of more than 60 GiB + 2,048 MiB");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -56,11 +56,56 @@ TEST(LaunchState, WhatRunsOutIsToldByThePhase) {
 TEST(LaunchState, ANeighbourWithMuchOfTheDeviceIsTheCause) {
   OomLine oom;
   oom.total = 80 * kGiB;
-  oom.others = 30 * kGiB;
+  oom.in_use = 40 * kGiB;
+  oom.named = {{.pid = 7, .bytes = 30 * kGiB}};
   LaunchState state(ForeignServer::sglang);
   state.fail_of_oom(oom, line_of("oom"));
   EXPECT_EQ(state.log().end, ForeignEnd::neighbour);
   EXPECT_EQ(state.log().total, 80 * kGiB);
+}
+
+TEST(LaunchState, WhatTheRankHoldsItselfIsNoNeighbours) {
+  OomLine oom;
+  oom.total = 80 * kGiB;
+  oom.named = {{.pid = 40123, .bytes = 76 * kGiB}, {.pid = 2, .bytes = 21 * kGiB}};
+  LaunchState state(ForeignServer::sglang);
+  state.rank("TP3").weights = 33 * kGiB;
+  state.rank("TP3").kv = 39 * kGiB;
+  state.phase("TP3") = RankPhase::capturing;
+  LogLine line = line_of("[TP3] oom");
+  line.rank = "TP3";
+  state.fail_of_oom(oom, line);
+  EXPECT_EQ(state.log().held_by_others, 21 * kGiB);
+  EXPECT_EQ(state.log().end_rank, "TP3");
+  oom.named = {{.pid = 70, .bytes = 30 * kGiB}, {.pid = 2, .bytes = 40 * kGiB}};
+  LaunchState numbered(ForeignServer::vllm);
+  numbered.fail_of_oom(oom, line_of("(EngineCore_DP0 pid=70) oom"));
+  EXPECT_EQ(numbered.log().held_by_others, 40 * kGiB) << "it has its own number";
+}
+
+TEST(LaunchState, AVersionIsOfTheArgumentsBehindIt) {
+  LaunchState state(ForeignServer::vllm);
+  state.set_version("0.19.1");
+  state.begin_launch();
+  EXPECT_EQ(state.log().version, "0.19.1");
+  state.begin_launch();
+  EXPECT_EQ(state.log().version, "");
+}
+
+TEST(LaunchState, EngineCoresSpeakForTheirWorkersAndAreNoRanks) {
+  LaunchState state(ForeignServer::vllm);
+  state.rank("DP0").kv = 2 * kGiB;
+  state.fold_speakers();
+  EXPECT_EQ(state.log().ranks.size(), 1U) << "alone it is the rank";
+  state.rank("TP0").weights = 30 * kGiB;
+  state.rank("TP1").weights = 30 * kGiB;
+  state.rank("").kv = kGiB;
+  state.fold_speakers();
+  ASSERT_EQ(state.log().ranks.size(), 2U);
+  EXPECT_EQ(state.log().ranks[0].kv, kGiB) << "the least of all, where no worker says its own";
+  state.rank("DP0").kv = 9 * kGiB;
+  state.fold_speakers();
+  EXPECT_EQ(state.log().ranks[1].kv, kGiB);
 }
 
 TEST(LaunchState, ACommandLineIsOfTheLaunchBehindIt) {

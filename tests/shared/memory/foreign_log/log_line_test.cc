@@ -18,11 +18,33 @@ TEST(LogLine, RanksAreNamedInManyWays) {
       {"(EngineCore_DP0 pid=212) INFO 10-06 x", "DP0"},
       {"(EngineCore pid=199) INFO x", ""},
       {"(VllmWorkerProcess pid=535) INFO x", ""},
+      {"(VllmWorker rank=2 pid=249) ERROR x", "TP2"},
       {"[2026-02-26 09:12:03] server_args=ServerArgs(", ""},
       {"INFO 04-30 10:20:35 [monitor.py:33] x", ""},
       {"prometheus: PIPE [TPU7 HTTP] TP", ""},
       {"", ""}};
   for (const auto& [line, rank] : cases) EXPECT_EQ(rank_of_line(line), rank) << line;
+}
+
+TEST(LogLine, ProcessesAreNumberedInTheHeadAlone) {
+  EXPECT_EQ(pid_of_line("(EngineCore_DP0 pid=276) ERROR x"), 276);
+  EXPECT_EQ(pid_of_line("2026-05-01T10:00:00.123456789Z stderr F (APIServer pid=7) x"), 7);
+  std::string far(100, 'x');
+  far += " pid=7";
+  EXPECT_FALSE(pid_of_line(far));
+}
+
+TEST(LogLine, AFigureMayStandBeforeItsName) {
+  const std::string_view text =
+      "Actual usage is 60.5 GiB for weight, 512 MiB for peak activation, and 1,024 KiB for x. GiB";
+  EXPECT_EQ(bytes_before(text, " for weight"), kGiB * 121 / 2);
+  EXPECT_EQ(bytes_before(text, " for peak activation"), 512 * kMiB);
+  EXPECT_EQ(bytes_before(text, " for x"), kMiB);
+  EXPECT_EQ(bytes_before("(GPU 0; 23.50 GiB total capacity", " total capacity"), kGiB * 47 / 2);
+  EXPECT_FALSE(bytes_before(text, " for nothing"));
+  EXPECT_FALSE(bytes_before(text, "Actual"));
+  EXPECT_FALSE(bytes_before("60 for weight", " for weight")) << "without a unit";
+  EXPECT_FALSE(bytes_before("GiB for weight", " for weight"));
 }
 
 TEST(LogLine, BytesAreBinaryWhateverTheyAreCalled) {

@@ -53,25 +53,51 @@ TEST(OomLine, DriversThatCannotTellBlameNobody) {
   EXPECT_EQ(oom->held_by_others(), 0);
 }
 
-// In a container it does not know its own number.
-TEST(OomLine, TheProcessThatHoldsWhatPyTorchAllocatedIsItself) {
-  const std::string head =
-      "CUDA out of memory. Tried to allocate 4.69 GiB. GPU 3 has a total capacity of 79.10 GiB of "
-      "which 1.50 GiB is free. ";
-  const auto alone = parse_oom_line(
-      head +
-      "Process 40123 has 75.50 GiB memory in use. Of the allocated memory 73.10 GiB is allocated "
-      "by PyTorch.");
-  ASSERT_TRUE(alone);
-  EXPECT_EQ(alone->in_use, kGiB * 151 / 2);
-  EXPECT_EQ(alone->others, 0);
-  EXPECT_EQ(parse_oom_line(head + "Process 70 has 77.50 GiB memory in use.")->others, 0);
-  const auto beside = parse_oom_line(
-      head +
-      "Process 1 has 50.00 GiB memory in use. Process 2 has 27.50 GiB memory in use. Of the "
-      "allocated memory 26.00 GiB is allocated by PyTorch.");
-  ASSERT_TRUE(beside);
-  EXPECT_EQ(beside->others, 50 * kGiB);
+// Containers: PyTorch finds its own number nowhere and calls itself "Process N".
+TEST(OomLine, WithoutThisProcessTheOneThatHoldsWhatPyTorchHasIsItself) {
+  const auto oom = parse_oom_line(
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.50 GiB. GPU 3 has a total "
+      "capacity of 79.00 GiB of which 3.50 GiB is free. Process 40123 has 75.50 GiB memory in use. "
+      "Of the allocated memory 73.00 GiB is allocated by PyTorch, with 120.00 MiB allocated in "
+      "private pools (e.g., CUDA Graphs), and 256.00 MiB is reserved by PyTorch but unallocated.");
+  ASSERT_TRUE(oom);
+  EXPECT_EQ(oom->by_pytorch, 73 * kGiB);
+  EXPECT_EQ(oom->reserved_unallocated, 256 * kMiB);
+  EXPECT_EQ(oom->held_by_others(), 0);
+  EXPECT_EQ(
+      parse_oom_line("CUDA out of memory. Tried to allocate 4 GiB. GPU 3 has a total capacity "
+                     "of 79.10 GiB of which 1.50 GiB is free. Process 70 has 77.50 GiB "
+                     "memory in use.")
+          ->held_by_others(),
+      0)
+      << "alone it can be no other";
+  const auto two = parse_oom_line(
+      "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 79.00 GiB of "
+      "which 0.50 GiB is free. Process 5 has 56.00 GiB memory in use. Process 6 has 22.50 GiB "
+      "memory in use. Of the allocated memory 21.00 GiB is allocated by PyTorch, and 1.00 MiB is "
+      "reserved by PyTorch but unallocated.");
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->held_by_others(), 56 * kGiB);
+  const auto none = parse_oom_line(
+      "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 79.00 GiB of "
+      "which 0.50 GiB is free. Process 5 has 56.00 GiB memory in use. Of the allocated memory "
+      "58.00 GiB is allocated by PyTorch, and 1.00 MiB is reserved by PyTorch but unallocated.");
+  EXPECT_EQ(none->held_by_others(), 56 * kGiB) << "none of them can be itself";
+}
+
+TEST(OomLine, WhatTheLogKnowsOfTheProcessTellsWhichOneItIs) {
+  const auto oom = parse_oom_line(
+      "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 79.00 GiB of "
+      "which 0.50 GiB is free. Process 70 has 56.00 GiB memory in use. Process 6 has 22.50 GiB "
+      "memory in use.");
+  ASSERT_TRUE(oom);
+  EXPECT_EQ(oom->held_by_others({.pid = 70}), kGiB * 45 / 2);
+  EXPECT_EQ(oom->held_by_others({.pid = 6}), 56 * kGiB);
+  EXPECT_EQ(oom->held_by_others({.held_min = 20 * kGiB}), 56 * kGiB);
+  EXPECT_EQ(oom->held_by_others({.held_min = 30 * kGiB}), kGiB * 45 / 2);
+  EXPECT_EQ(oom->held_by_others({.others = 57 * kGiB}), 56 * kGiB);
+  EXPECT_EQ(oom->held_by_others({.others = 22 * kGiB}), kGiB * 45 / 2);
+  EXPECT_EQ(oom->held_by_others(), kGiB * 45 / 2) << "else the largest";
 }
 
 TEST(OomLine, OtherLinesAreNone) {

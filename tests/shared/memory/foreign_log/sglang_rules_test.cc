@@ -41,40 +41,79 @@ TEST(SglangRules, TheSmallestFractionIsExactOnBothSides) {
   EXPECT_FALSE(sglang_fraction_for(0, 0, 1));
 }
 
-TEST(SglangRules, TheReserveGrowsWithRanksStepsAndGraphs) {
-  const SglangReserve reserve = sglang_reserve(launch(gib(94), "8", "128"));
-  EXPECT_EQ(reserve.bytes, (512 + 12'288 + 1'024 + 256) * kMiB);
-  EXPECT_EQ(reserve.formula, "512 + 1.5 x 8,192 tokens + 1,024 x 8 ranks / 8 + 2 x 128 MiB");
-  EXPECT_EQ(sglang_reserve(launch(gib(94), "8", "512")).bytes - reserve.bytes, 768 * kMiB);
-  ForeignLog small = launch(gib(94), "1", "8");
-  small.args.push_back({"chunked-prefill-size", "chunked_prefill_size", "2048"});
-  EXPECT_EQ(sglang_reserve(small).bytes, 10 * kGiB);
+TEST(SglangRules, ItsOwnFractionIsOfTheDeviceOrOfWhatWasFree) {
+  const auto choice = sglang_choice(launch(gib(94), "8", "128"));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->fraction, 0.854);
+  EXPECT_GT(choice->most, 0.854);
+  EXPECT_NE(choice->words.find("512 + 1.5 x 8,192 tokens + 1,024 x 8 ranks / 8 + 2 x 128 MiB"),
+            std::string::npos)
+      << choice->words;
+  ForeignLog known = launch(gib(94), "8", "128");
+  known.total = 97'871 * kMiB;
+  EXPECT_EQ(sglang_choice(known)->fraction, 0.856);
+  EXPECT_FALSE(sglang_choice(ForeignLog{}));
+  EXPECT_FALSE(sglang_choice(launch(gib(4), "8", "512")));
 }
 
-TEST(SglangRules, WhatTheLogDoesNotNameGoesByTheDevice) {
-  ForeignLog log;
-  log.ranks.push_back({.name = "", .base = gib(23)});
-  const SglangReserve reserve = sglang_reserve(log);
-  EXPECT_EQ(reserve.formula, "512 + 1.5 x 4,096 tokens + 1,024 x 1 ranks / 8 + 2 x 48 MiB");
-  EXPECT_EQ(reserve.bytes, (512 + 6144 + 128 + 96) * kMiB);
+TEST(SglangRules, WhatIsUnsetIsByTheDevicesMemory) {
+  const auto words = [](Bytes base, std::vector<ForeignArg> args) {
+    ForeignLog log;
+    log.args = std::move(args);
+    log.ranks.push_back({.name = "TP0", .base = base});
+    return sglang_choice(log)->words;
+  };
+  EXPECT_NE(words(gib(23), {}).find("1.5 x 4,096 tokens + 1,024 x 1 ranks / 8 + 2 x 48 MiB"),
+            std::string::npos)
+      << words(gib(23), {});
+  EXPECT_NE(words(gib(23), {{"cuda-graph-max-bs", "cuda_graph_max_bs", "None"}}).find("2 x 48"),
+            std::string::npos);
+  EXPECT_NE(words(gib(23), {{"disable-cuda-graph", "disable_cuda_graph", "True"}}).find("2 x 0"),
+            std::string::npos);
+  EXPECT_NE(words(gib(44), {{"chunked-prefill-size", "chunked_prefill_size", "-1"}})
+                .find("1.5 x 16,384 tokens"),
+            std::string::npos);
+  EXPECT_NE(words(gib(78), {{"dp", "dp_size", "8"},
+                            {"enable-dp-attention", "enable_dp_attention", "True"},
+                            {"moe-a2a-backend", "moe_a2a_backend", "deepep"}})
+                .find("3 x 256 x 8 + 2,048 MiB"),
+            std::string::npos);
+  EXPECT_NE(words(gib(23), {{"cuda-graph-max-bs", "cuda_graph_max_bs_decode", "48"}})
+                .find("8 x 50 sizes"),
+            std::string::npos);
 }
 
 TEST(SglangRules, AttentionInDataParallelReservesForEachOfItsGroups) {
   ForeignLog log = launch(gib(138), "8", "512");
-  const Bytes without = sglang_reserve(log).bytes;
   log.args.push_back({"dp", "dp_size", "8"});
-  EXPECT_EQ(sglang_reserve(log).bytes, without);
+  EXPECT_EQ(sglang_choice(log)->words.find("x 512 x 8"), std::string::npos) << "replicas";
   log.args.push_back({"enable-dp-attention", "enable_dp_attention", "True"});
-  EXPECT_EQ(sglang_reserve(log).bytes - without, 18'432 * kMiB);  // 4.5 x 512 x 8
+  const std::string words = sglang_choice(log)->words;
+  EXPECT_NE(words.find("+ 4.5 x 512 x 8 MiB"), std::string::npos) << words;
+  EXPECT_NE(words.find("keeps back 32.50 GiB"), std::string::npos) << words;
 }
 
-TEST(SglangRules, ItsOwnFractionIsOfTheDeviceOrOfWhatWasFree) {
-  EXPECT_EQ(sglang_auto_fraction(launch(gib(94), "8", "128")), 0.854);
-  ForeignLog known = launch(gib(94), "8", "128");
-  known.total = 97'871 * kMiB;
-  EXPECT_EQ(sglang_auto_fraction(known), 0.856);
-  EXPECT_FALSE(sglang_auto_fraction(ForeignLog{}));
-  EXPECT_FALSE(sglang_auto_fraction(launch(gib(4), "8", "512")));
+TEST(SglangRules, OldVersionsChoseByATable) {
+  ForeignLog log = launch(gib(22), "1", "8");
+  log.has_fraction_table = true;
+  EXPECT_EQ(sglang_choice(log)->fraction, 0.88);
+  log = launch(gib(78), "16", "160");
+  log.has_fraction_table = true;
+  EXPECT_EQ(sglang_choice(log)->fraction, 0.79);
+}
+
+TEST(SglangRules, AFractionThatIsNotSaidIsToldByWhatItLeftForKv) {
+  ForeignLog log = launch(gib(78.10), "8", "512");
+  log.args.push_back({"mem-fraction-static", "mem_fraction_static", "None"});
+  infer_sglang_fraction(log);
+  EXPECT_FALSE(log.fraction) << "nothing is known of KV";
+  log.ranks[0].left = gib(22.60);
+  log.ranks[0].kv = gib(7.62);
+  infer_sglang_fraction(log);
+  EXPECT_EQ(log.fraction, 0.808);
+  EXPECT_EQ(log.arg("mem-fraction-static")->value, "0.808");
+  infer_sglang_origins(log);
+  EXPECT_EQ(log.arg("mem-fraction-static")->origin, ArgOrigin::automatic);
 }
 
 TEST(SglangRules, FractionsThatItCouldHaveChosenAreTold) {

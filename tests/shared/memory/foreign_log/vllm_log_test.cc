@@ -103,5 +103,25 @@ TEST(VllmLog, SecondsAreNoBytes) {
   EXPECT_TRUE(log->ranks.empty());
 }
 
+// The engine sizes KV for workers that do not say it: what fails then is no trial step.
+TEST(VllmLog, AWorkerThatRunsOutBehindTheEnginesKvIsInItsCaptures) {
+  const ForeignLog log = golden("vllm-0.8-worker-ranks.log");
+  EXPECT_EQ(log.end, ForeignEnd::no_graphs);
+  EXPECT_EQ(log.end_rank, "TP2");
+  EXPECT_EQ(log.ranks.size(), 4U);
+  EXPECT_EQ(log.version, "0.8.5.post1");
+}
+
+TEST(VllmLog, UsageIsReadInEveryOrderOfItsWords) {
+  const ForeignLog cuda = golden("vllm-0.18-usage-by-weight.log");
+  ASSERT_EQ(cuda.ranks.size(), 1U);
+  EXPECT_EQ(format_bytes(*cuda.ranks[0].weights), "60.20 GiB");
+  EXPECT_EQ(format_bytes(*cuda.activation), "5.60 GiB");
+  EXPECT_EQ(format_bytes(*cuda.ranks[0].graphs), "655.4 MiB");
+  const ForeignLog npu = golden("vllm-ascend-usage.log");
+  EXPECT_EQ(format_bytes(*npu.ranks[0].weights), "1.14 GiB");
+  EXPECT_EQ(format_bytes(*npu.ranks[0].kv), "53.61 GiB");
+}
+
 }  // namespace
 }  // namespace plimsoll
