@@ -1,0 +1,82 @@
+"""GPUs from the launch to the answer, over libraries of the tests that stand where NVIDIA's do: LD_LIBRARY_PATH puts
+them first, as it would any other version of the driver."""
+import concurrent.futures
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from deployment import BUILD, SLOW, Deployment, SystemTest, tiny_model, wait_until
+
+PROMPTS = ["the ship carries a load line", "salt water", "says how much is safe in summer and in winter, fresh and"]
+SMALL = ("--context-length", 256, "--max-running-requests", 4, "--chunked-prefill-size", 32)
+DRIVER = {"LD_LIBRARY_PATH": str(BUILD / "drivers")}
+SECOND_GPU = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
+GRANULE = 2 << 20  # in which the driver gives memory
+
+
+def has_kernels():
+    done = subprocess.run([BUILD / "plimsoll", "version", "--json"], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["cuda"]
+
+
+def answers(server):
+    def ask(prompt):
+        choice = server.completion(prompt=prompt, max_tokens=8, temperature=0, logprobs=1,
+                                   ignore_eos=True)["choices"][0]
+        return choice["text"], choice["logprobs"]["token_logprobs"]
+
+    with concurrent.futures.ThreadPoolExecutor(len(PROMPTS)) as pool:
+        return list(pool.map(ask, PROMPTS))
+
+
+class Gpu(SystemTest):
+    def setUp(self):
+        if not (BUILD / "drivers/libcuda.so.1").exists() or not has_kernels():
+            self.skipTest("this build has no kernels for GPUs, or no driver for tests")
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.model = tiny_model(self.folder.name, seed=5, type="Q4_1")
+
+    def test_a_gpu_serves_with_the_bits_of_the_host_executor_and_measures_its_memory(self):
+        with Deployment(self.model, *SMALL, "--devices", "cuda:host") as server:
+            want = answers(server)
+        with Deployment(self.model, *SMALL, environment=DRIVER) as server:
+            self.assertEqual(answers(server), want)
+            (rank,) = server.workers()
+            self.assertIn("cuda on Host Executor GPU (SM 9.0)", str(server.status()))
+            self.assertEqual(rank["memory"]["source"], "cuMemGetInfo")
+            rows = {row["term"]: row for row in rank["memory"]["rows"]}
+            self.assertEqual(rows["context"]["measured"], 32 << 20)
+            for term in ("weights", "tables", "activations", "workspace", "logits"):
+                self.assertLessEqual(abs(rows[term]["measured"] - rows[term]["planned"]), GRANULE, term)
+            self.assertGreater(rows["graphs"]["measured"], 0)
+            plan = server.cli("plan", "--model", self.model, "--devices", "cuda:1", "--json")
+            self.assertEqual(json.loads(plan.stdout)["ranks"][0]["device_uuid"], SECOND_GPU)
+            os.kill(rank["pid"], signal.SIGKILL)
+            wait_until("another worker", lambda: server.workers()[0]["pid"] not in (0, rank["pid"]))
+            server.wait_serving()
+            self.assertEqual(answers(server), want)
+
+    def test_what_a_driver_cannot_do_is_said_once(self):
+        for variables, code, words in (
+                ({"FAKE_CUDA_VERSION": "12080"}, 78, "it is for CUDA 12.8 and this build needs 13.0"),
+                ({"FAKE_CUDA_FAIL": "cuModuleLoadData 209"}, 78, "CUDA_ERROR_NO_BINARY_FOR_GPU")):
+            server = Deployment(self.model, *SMALL, "--devices", "cuda:0", environment={**DRIVER, **variables})
+            server.launch()
+            self.assertEqual(server.daemon.wait(30 * SLOW), code)
+            self.assertIn(words, server.log())
+            server.stop(check=False)
+
+    def test_ranks_that_would_add_up_are_refused_before_anything_starts(self):
+        server = Deployment(self.model, "--devices", "cuda", "--tp", 2, environment=DRIVER)
+        server.launch()
+        self.assertEqual(server.daemon.wait(20 * SLOW), 78)
+        self.assertIn("cannot add up over ranks", server.log())
+        server.stop(check=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
