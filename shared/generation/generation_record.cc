@@ -9,6 +9,8 @@
 #include "shared/base/file.h"
 #include "shared/base/text.h"
 #include "shared/generation/fingerprint.h"
+#include "shared/memory/memory_plan.h"
+#include "shared/options/fraction.h"
 #include "shared/options/option_table.h"
 #include "shared/options/option_value.h"
 
@@ -18,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kFormat = 1;
+constexpr std::string_view kKvFigure = "kv of rank 0";
 constexpr std::size_t kRecordBytesMax = 16 * 1024 * 1024;
 constexpr std::array<Outcome, 5> kOutcomes = {Outcome::launching, Outcome::refused, Outcome::failed,
                                               Outcome::serving, Outcome::stopped};
@@ -142,6 +145,41 @@ void add_ledger(const Json& plan, LaunchFacts& facts) {
   }
 }
 
+bool is_refused(const Json& plan) {
+  const Json* verdict = plan.find("verdict");
+  return verdict != nullptr && verdict->is_string() && verdict->as_string() == "refused";
+}
+
+// What the option that sizes KV gives rank 0, below zero where nothing is left; nullopt: no option
+// says how much.
+std::optional<Bytes> kv_by_rule(const MemoryPlan& plan, const Options& options) {
+  if (plan.devices == "cpu" || plan.ranks.empty()) return std::nullopt;
+  const RankPlan& rank = plan.ranks.front();
+  if (options.kv_cache_bytes) return *options.kv_cache_bytes;
+  if (options.mem_fraction_static) {
+    Bytes least = rank.free_before_weights;
+    for (const RankPlan& each : plan.ranks) least = std::min(least, each.free_before_weights);
+    return share_of_bytes(least, *options.mem_fraction_static) - rank.bytes(Term::weights) -
+           rank.bytes(Term::absorbed) - rank.bytes(Term::vision) - rank.bytes(Term::draft);
+  }
+  if (!options.gpu_memory_utilization) return std::nullopt;
+  const Bytes uncharged = rank.bytes(Term::context) + rank.bytes(Term::collective) +
+                          rank.bytes(Term::margin) + rank.bytes(Term::kv);
+  return share_of_bytes_up(rank.device_total, *options.gpu_memory_utilization) -
+         (rank.total() - uncharged);
+}
+
+// Nothing was given to KV: what would have been says why.
+void correct_refused_kv(const GenerationRecord& record, LaunchFacts& facts) {
+  const Result<MemoryPlan> plan = memory_plan_from_json(record.plan);
+  const Result<OptionSet> options = option_set_from_json(record.options);
+  const auto kv = std::ranges::find(facts.figures, kKvFigure, &Figure::name);
+  if (!plan || !options || kv == facts.figures.end()) return;
+  if (const auto bytes = kv_by_rule(*plan, options->values)) {
+    kv->value = static_cast<double>(*bytes);
+  }
+}
+
 // Wherever they came from.
 bool same_values(const Json& a, const Json& b) {
   if (!a.is_object() || !b.is_object() || a.as_object().size() != b.as_object().size()) {
@@ -262,7 +300,12 @@ LaunchFacts launch_facts(const GenerationRecord& record) {
   add_options(record.options, facts);
   if (record.plan.is_object()) {
     add_ledger(record.plan, facts);
-    add_decisions(record.plan, facts);
+    // Of a plan that was refused nothing was decided: they are the least that was tried.
+    if (is_refused(record.plan)) {
+      correct_refused_kv(record, facts);
+    } else {
+      add_decisions(record.plan, facts);
+    }
   }
   if (record.started_in_s > 0) facts.figures.push_back({"started in", record.started_in_s, "s"});
   if (record.tokens_per_second > 0) {

@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::string_view kFreeBefore = "free before weights";
 constexpr double kSameMemory = 0.02;  // a difference of less is no event
+constexpr double kSameWeights = 0.05;
+// Options of ours that no other server has.
+constexpr std::array<std::string_view, 7> kOursAlone = {
+    "machine", "devices", "simulation", "assume", "threads", "cpu-path", "device-memory"};
+constexpr std::array<std::string_view, 3> kFiguresOfARank = {"weights", "kv", "graphs"};
 
 std::optional<double> number_of(const std::optional<std::string>& text) {
   if (!text) return {};
@@ -57,9 +62,31 @@ std::optional<Bytes> kv_with(const ForeignLog& log, const std::string& name, dou
   return {};
 }
 
+std::optional<double> figure_of(const LaunchFacts& facts, std::string_view name) {
+  const auto found = std::ranges::find(facts.figures, name, &Figure::name);
+  return found == facts.figures.end() ? std::nullopt : std::optional(found->value);
+}
+
+// All that a server counts as such.
+std::optional<double> own_weights(const LaunchFacts& own) {
+  const auto weights = figure_of(own, "weights of rank 0");
+  if (!weights) return {};
+  return *weights + figure_of(own, "absorbed of rank 0").value_or(0) +
+         figure_of(own, "vision of rank 0").value_or(0);
+}
+
 class Judge {
  public:
-  Judge(const ForeignLog* before, const ForeignLog* after) : before_(before), after_(after) {}
+  Judge(const ForeignLog* before, const ForeignLog* after, const LaunchFacts* own)
+      : before_(before), after_(after) {
+    if (own == nullptr || (before == nullptr) == (after == nullptr)) return;
+    const ForeignLog& log = before != nullptr ? *before : *after;
+    const ForeignRank* rank = log.tightest();
+    own_kv_ = figure_of(*own, "kv of rank 0");
+    const auto weights = own_weights(*own);
+    same_weights_ = weights && rank != nullptr && rank->weights &&
+                    std::abs(*weights / static_cast<double>(*rank->weights) - 1) < kSameWeights;
+  }
 
   std::optional<Reason> operator()(const Difference& difference) const {
     if (difference.kind == DifferenceKind::environment) {
@@ -67,11 +94,38 @@ class Judge {
       if (!difference.before || !difference.after) return Reason{"only one log says it", 0.05};
       return memory(difference);
     }
+    if (is_mixed() && is_ours_alone(difference)) return Reason{"only one of them has it", 0.05};
+    if (difference.name == "model" && same_weights_) {
+      return Reason{"another name; weights of the same size", 0.2};
+    }
+    if (const auto reason = own_fraction(difference)) return reason;
     if (const auto reason = fraction(difference)) return reason;
     return graphs(difference);
   }
 
  private:
+  bool is_mixed() const { return before_ == nullptr || after_ == nullptr; }
+
+  static bool is_ours_alone(const Difference& difference) {
+    return (!difference.before || !difference.after) &&
+           std::ranges::find(kOursAlone, difference.name) != kOursAlone.end();
+  }
+
+  // What each of them had: they differ in the option that sizes it, and in no weights.
+  std::optional<Reason> own_fraction(const Difference& difference) const {
+    const ForeignLog* log = before_ != nullptr ? before_ : after_;
+    const bool sizes_kv =
+        difference.name ==
+        (log->server == ForeignServer::sglang ? "mem-fraction-static" : "gpu-memory-utilization");
+    const auto theirs = log->kv_rule();
+    if (!is_mixed() || !sizes_kv || !same_weights_ || !own_kv_ || !theirs) return {};
+    const auto ours = static_cast<Bytes>(*own_kv_);
+    const Bytes first = before_ != nullptr ? *theirs : ours;
+    const Bytes then = before_ != nullptr ? ours : *theirs;
+    return Reason{fmt::format("KV {} -> {}", format_bytes(first), format_bytes(then)),
+                  suspicion(first, then)};
+  }
+
   // A smaller KV would have helped there.
   bool is_short_beside_kv() const {
     return after_ != nullptr &&
@@ -133,6 +187,8 @@ class Judge {
 
   const ForeignLog* before_;
   const ForeignLog* after_;
+  std::optional<double> own_kv_;
+  bool same_weights_ = false;
 };
 
 }  // namespace
@@ -177,8 +233,16 @@ LaunchFacts launch_of_log(const ForeignLog& log, const std::string& label) {
   return facts;
 }
 
-LaunchJudge judge_of_logs(const ForeignLog* before, const ForeignLog* after) {
-  return Judge(before, after);
+void name_figures_like_ours(LaunchFacts& log) {
+  for (Figure& figure : log.figures) {
+    if (std::ranges::find(kFiguresOfARank, figure.name) == kFiguresOfARank.end()) continue;
+    figure.name += " of rank 0";
+  }
+}
+
+LaunchJudge judge_of_logs(const ForeignLog* before, const ForeignLog* after,
+                          const LaunchFacts* own) {
+  return Judge(before, after, own);
 }
 
 }  // namespace plimsoll

@@ -68,6 +68,10 @@ Result<Sides> sides_of(const Generations& all, const std::vector<std::string>& w
   sides.after = words.empty() ? side_of(all.records.back()) : TRY(named_side(all, words.back()));
   sides.before = words.size() == 2 ? TRY(named_side(all, words.front()))
                                    : side_of(*TRY(counterpart(all, sides.after)));
+  for (Side* side : {&sides.before, &sides.after}) {
+    const Side& other = side == &sides.before ? sides.after : sides.before;
+    if (side->log != nullptr && other.record != nullptr) name_figures_like_ours(side->facts);
+  }
   return sides;
 }
 
@@ -76,7 +80,10 @@ class Judge {
  public:
   LaunchJudge judge(const Sides& sides) {
     if (sides.before.record == nullptr || sides.after.record == nullptr) {
-      return judge_of_logs(sides.before.log.get(), sides.after.log.get());
+      const LaunchFacts* own = sides.before.record != nullptr  ? &sides.before.facts
+                               : sides.after.record != nullptr ? &sides.after.facts
+                                                               : nullptr;
+      return judge_of_logs(sides.before.log.get(), sides.after.log.get(), own);
     }
     const Result<OptionSet> before = option_set_from_json(sides.before.record->options);
     const Result<OptionSet> after = option_set_from_json(sides.after.record->options);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/memory/memory_plan.h"
 #include "tests/support/temp_folder.h"
 
 namespace plimsoll {
@@ -154,6 +155,45 @@ TEST(GenerationRecord, WhatIsCommittedReadsBack) {
   EXPECT_EQ(back->options, committed.options);
   EXPECT_EQ(back->given, committed.given);
   EXPECT_FALSE(committed_from_json(Json::object()));
+}
+
+// The story, as it is kept: nothing was allocated, and what the fraction gave says why.
+TEST(GenerationRecord, KvOfARefusedPlanIsWhatItsRuleGave) {
+  const auto kv_of = [](const Options& options) {
+    MemoryPlan plan;
+    plan.devices = "simulated";
+    RankPlan rank;
+    rank.device_total = 96 * kGiB;
+    rank.free_before_weights = 94 * kGiB;
+    rank.rows = {{.term = Term::context, .bytes = kGiB, .formula = ""},
+                 {.term = Term::weights, .bytes = 72 * kGiB, .formula = ""},
+                 {.term = Term::logits, .bytes = kGiB, .formula = ""},
+                 {.term = Term::kv, .bytes = 0, .formula = ""}};
+    plan.ranks = {rank};
+    plan.decisions.context_length = 4096;
+    plan.refusal = Error{Code::does_not_fit, "the plan does not fit"};
+    GenerationRecord record = full_record();
+    record.plan = memory_plan_to_json(plan);
+    OptionSet set;
+    set.values = options;
+    record.options = option_set_to_json(set);
+    const LaunchFacts facts = launch_facts(record);
+    EXPECT_EQ(std::ranges::find(facts.figures, "context length", &Figure::name),
+              facts.figures.end())
+        << "it was not decided";
+    return figure_text(std::ranges::find(facts.figures, "kv of rank 0", &Figure::name)->value,
+                       "bytes");
+  };
+  Options options;
+  EXPECT_EQ(kv_of(options), "0 B") << "no option says how much";
+  options.mem_fraction_static = 500'000;
+  EXPECT_EQ(kv_of(options), "-25.00 GiB");
+  options.mem_fraction_static.reset();
+  options.gpu_memory_utilization = 500'000;
+  EXPECT_EQ(kv_of(options), "-25.00 GiB");
+  options.gpu_memory_utilization.reset();
+  options.kv_cache_bytes = 30 * kGiB;
+  EXPECT_EQ(kv_of(options), "30.00 GiB");
 }
 
 }  // namespace

@@ -95,5 +95,48 @@ TEST(LogLaunch, LessFreeMemoryBeforeLoadingIsASuspect) {
   EXPECT_LT(same[0].suspicion, 0.1);
 }
 
+LaunchFacts generation_of_ours(double weights) {
+  return {.label = "generation 5",
+          .outcome = "serving",
+          .options = {{"mem-fraction-static", "0.880", "flag"},
+                      {"model", "/models/kimi/config.json", "flag"},
+                      {"machine", "8x-rtx-pro-6000.json", "flag"}},
+          .environment = {},
+          .figures = {{"weights of rank 0", weights - 1.0 * kGiB, "bytes"},
+                      {"vision of rank 0", 1.0 * kGiB, "bytes"},
+                      {"kv of rank 0", 10.77 * kGiB, "bytes"}}};
+}
+
+TEST(LogLaunch, BesideAGenerationOfOursKvIsWhatEachOfThemHad) {
+  const ForeignLog failing = golden("sglang-failing.log");
+  LaunchFacts after = launch_of_log(failing, "failing.log");
+  name_figures_like_ours(after);
+  const LaunchFacts ours = generation_of_ours(72.0 * kGiB);
+  const auto found = compare_launches(ours, after, judge_of_logs(nullptr, &failing, &ours));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].name, "mem-fraction-static");
+  EXPECT_EQ(found[0].why, "KV 10.77 GiB -> -20.59 GiB");
+  const auto of = [&](std::string_view name) {
+    return *std::ranges::find(found, name, &Difference::name);
+  };
+  EXPECT_LT(of("machine").suspicion, 0.1) << "no log names one";
+  EXPECT_EQ(of("model").why, "another name; weights of the same size");
+  EXPECT_EQ(of("kv of rank 0").after, "-20.59 GiB");
+  const auto back = compare_launches(after, ours, judge_of_logs(&failing, nullptr, &ours));
+  EXPECT_EQ(back[0].why, "KV -20.59 GiB -> 10.77 GiB");
+}
+
+TEST(LogLaunch, BesideAnotherModelOfOursTheLogsFiguresServe) {
+  const ForeignLog failing = golden("sglang-failing.log");
+  const LaunchFacts ours = generation_of_ours(15.0 * kGiB);
+  const auto found = compare_launches(ours, launch_of_log(failing, "failing.log"),
+                                      judge_of_logs(nullptr, &failing, &ours));
+  const auto of = [&](std::string_view name) {
+    return *std::ranges::find(found, name, &Difference::name);
+  };
+  EXPECT_NE(of("mem-fraction-static").why.find("in that log"), std::string::npos);
+  EXPECT_NE(of("model").why.find("another model"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace plimsoll
