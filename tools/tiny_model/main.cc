@@ -23,7 +23,9 @@ constexpr const char* kUsage =
     "N]\n"
     "                  [--seed N]\n"
     "       tiny_model --requantise FILE --type TYPE --output FILE\n"
-    "Writes a GGUF model with random weights, or a real one in another type, for tests.\n";
+    "       tiny_model --cut FILE --layers N --output FILE\n"
+    "Writes a GGUF model with random weights, or a real one in another type or with its first "
+    "layers, for tests.\n";
 
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
@@ -50,6 +52,7 @@ bool read_choice(std::string_view text, std::pair<std::string_view, std::string_
 struct Arguments {
   TinyModel shape;
   std::filesystem::path requantised;  // empty: random weights
+  std::filesystem::path cut;          // likewise
   std::filesystem::path output;
 };
 
@@ -85,6 +88,10 @@ bool read_option(std::string_view option, std::string_view value, Arguments& arg
     arguments.requantised = value;
     return true;
   }
+  if (option == "--cut") {
+    arguments.cut = value;
+    return true;
+  }
   if (option == "--output") arguments.output = value;
   return option == "--vocab-from" || option == "--output";
 }
@@ -104,6 +111,10 @@ int run(std::span<char*> words) {
     return kExitUsage;
   }
   const auto write = [&]() -> Status {
+    if (!arguments.cut.empty()) {
+      const GgufFile file = TRY(GgufFile::open(arguments.cut));
+      return write_file(arguments.output, TRY(keep_layers(file, arguments.shape.layers)));
+    }
     if (arguments.requantised.empty()) {
       return write_file(arguments.output, TRY(make_tiny_model(arguments.shape)));
     }

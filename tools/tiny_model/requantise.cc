@@ -1,5 +1,7 @@
 #include "tools/tiny_model/requantise.h"
 
+#include <charconv>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +43,27 @@ Result<std::string> requantise(const GgufFile& file, DType type) {
     dequantise(weight.dtype, file.bytes_of(weight).data(), weight.rows() * weight.cols(),
                values.data());
     writer.add_weight(name, to, weight.shape, quantise(to, values));
+  }
+  return writer.file();
+}
+
+Result<std::string> keep_layers(const GgufFile& file, std::int64_t layers) {
+  const std::string count_key = TRY(file.required_string("general.architecture")) + ".block_count";
+  const std::int64_t all = TRY(file.required_int(count_key));
+  if (layers < 1 || layers > all) {
+    return invalid(fmt::format("keep {} of {} layers", layers, all));
+  }
+  GgufWriter writer;
+  for (const auto& [key, value] : file.metadata()) {
+    writer.add(key, key == count_key ? GgufValue(layers) : value);
+  }
+  for (const auto& [name, weight] : file.weights().all()) {
+    constexpr std::string_view kLayer = "blk.";
+    std::int64_t layer = -1;
+    if (name.starts_with(kLayer)) {
+      std::from_chars(name.data() + kLayer.size(), name.data() + name.size(), layer);
+    }
+    if (layer < layers) writer.add_weight(name, weight.dtype, weight.shape, stored(file, weight));
   }
   return writer.file();
 }

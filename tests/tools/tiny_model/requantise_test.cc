@@ -41,5 +41,24 @@ TEST(Requantise, TheSameTypeGivesTheSameBlocks) {
   }
 }
 
+TEST(KeepLayers, AModelOfItsFirstLayersHasTheirBlocks) {
+  const std::string bytes = make_tiny_model({.type = DType::q8_0, .layers = 3}).value();
+  const GgufFile before = parsed(bytes);
+  const auto made = keep_layers(before, 2);
+  ASSERT_TRUE(made) << made.error().message;
+  const GgufFile after = parsed(*made);
+  const auto spec = read_model_spec(after);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->layers, 2);
+  EXPECT_EQ(after.weights().find("blk.2.attn_q.weight"), nullptr);
+  for (const char* name : {"token_embd.weight", "blk.1.ffn_up.weight"}) {
+    const auto a = before.bytes_of(*before.weights().find(name));
+    const auto b = after.bytes_of(*after.weights().find(name));
+    EXPECT_TRUE(std::ranges::equal(a, b)) << name;
+  }
+  EXPECT_FALSE(keep_layers(before, 4));
+  EXPECT_FALSE(keep_layers(before, 0));
+}
+
 }  // namespace
 }  // namespace plimsoll
