@@ -58,9 +58,9 @@ const char* arg_origin_name(ArgOrigin origin) {
 }
 
 const char* foreign_end_name(ForeignEnd end) {
-  static constexpr const char* kNames[] = {"unknown",   "served",     "no-weights", "no-profile",
-                                           "no-kv",     "short-kv",   "no-graphs",  "no-step",
-                                           "neighbour", "unbalanced", "other"};
+  static constexpr const char* kNames[] = {"unknown", "served",    "no-weights", "no-profile",
+                                           "no-pool", "no-kv",     "short-kv",   "no-graphs",
+                                           "no-step", "neighbour", "unbalanced", "other"};
   return kNames[static_cast<std::size_t>(end)];
 }
 
@@ -69,6 +69,7 @@ const char* foreign_end_text(ForeignEnd end) {
                                            "served",
                                            "out of memory while loading weights",
                                            "out of memory in the trial step that sizes KV",
+                                           "out of memory while allocating KV",
                                            "no memory for KV",
                                            "KV is smaller than one request",
                                            "out of memory while capturing graphs or warming up",

@@ -51,6 +51,7 @@ enum class ForeignEnd {
   served,      // it became ready, and nothing is said against it
   no_weights,  // out of memory while weights were loaded
   no_profile,  // out of memory in the trial step that sizes KV
+  no_pool,     // out of memory while KV itself was allocated
   no_kv,       // weights fit and left nothing for KV
   short_kv,    // KV is smaller than one request of the full context
   no_graphs,   // out of memory while capturing or warming up

@@ -151,7 +151,8 @@ void LaunchState::fail_of_oom(const OomLine& oom, const LogLine& line) {
   } else if (at >= RankPhase::sized) {
     end = ForeignEnd::no_graphs;
   } else if (at == RankPhase::loaded) {
-    end = ForeignEnd::no_profile;
+    // SGLang has no trial step: what comes then is KV itself.
+    end = log_.server == ForeignServer::sglang ? ForeignEnd::no_pool : ForeignEnd::no_profile;
   }
   // Half of the device is no leftover of our own.
   OomProcess self = process_of(line);

@@ -37,6 +37,9 @@ class Adviser {
       case ForeignEnd::no_profile:
         no_profile();
         break;
+      case ForeignEnd::no_pool:
+        no_pool();
+        break;
       case ForeignEnd::no_kv:
         no_kv();
         break;
@@ -218,6 +221,11 @@ class Adviser {
                       format_bytes(*oom.free),
                       oom.total ? fmt::format(" of {}", format_bytes(*oom.total)) : ""));
     }
+    if (oom.tried && oom.free && *oom.tried < *oom.free) {
+      why("So the device had enough: a limit on this process refused it (a share of the device "
+          "that "
+          "PyTorch was given, a virtual GPU, WSL).");
+    }
     if (oom.reserved_unallocated && oom.tried && *oom.reserved_unallocated > *oom.tried) {
       why(
           fmt::format("PyTorch held {} that it could not use: fragmentation "
@@ -285,6 +293,14 @@ class Adviser {
     why("Weights fit; the trial step that measures activations before KV is sized did not.");
     advise("lower --max-num-batched-tokens or --max-num-seqs", "the trial step has their size");
     advise("use more devices (a larger tp)", "each rank then holds less");
+  }
+
+  void no_pool() {
+    say_oom();
+    why("Weights fit; what the fraction gives KV, and the pools beside it, was more than was "
+        "free.");
+    advise_lower();
+    advise("use a quantized model or more devices (a larger tp)", "each rank then holds less");
   }
 
   void neighbour() {

@@ -31,6 +31,7 @@ std::string LogCase::fraction_text() const {
 }
 
 std::string LogCase::value_with_origin() const {
+  if (!log.fraction) return "(default)";
   const ForeignArg* arg = log.arg(flag.substr(2));
   const std::string origin = arg == nullptr ? "" : arg_origin_name(arg->origin);
   return origin.empty() ? fraction_text() : fmt::format("{} ({})", fraction_text(), origin);

@@ -19,7 +19,7 @@ struct LogCase : LogFigures {
   bool is_sglang() const { return log.server == ForeignServer::sglang; }
   std::string tokens_text(Bytes of_kv) const;  // ", about 1,375 tokens"
   std::string fraction_text() const;           // "0.88"
-  std::string value_with_origin() const;       // "0.88 (auto)"
+  std::string value_with_origin() const;       // "0.88 (auto)"; "(default)" where nothing says it
   // KV of the full context.
   std::optional<Bytes> one_request() const;
 };

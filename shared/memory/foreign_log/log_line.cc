@@ -93,6 +93,13 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+bool says(std::string_view text, std::string_view part) {
+  const std::size_t at = text.find(part);
+  if (at == std::string_view::npos) return false;
+  const bool is_quoted = at > 0 && (text[at - 1] == '"' || text[at - 1] == '\'');
+  return !is_quoted || has(text, "{\"");
+}
+
 std::string rank_of_line(std::string_view line) {
   const std::string_view head = line.substr(0, kPrefixMax);
   for (const std::string_view key : {"[gpu_id=", "[gpu="}) {

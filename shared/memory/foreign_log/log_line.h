@@ -38,5 +38,7 @@ std::optional<Bytes> bytes_before(std::string_view text, std::string_view key);
 std::optional<std::int64_t> pid_of_line(std::string_view line);
 
 bool has(std::string_view text, std::string_view part);
+// Not where the text quotes it: a traceback shows the source that says it. JSON quotes all.
+bool says(std::string_view text, std::string_view part);
 
 }  // namespace plimsoll

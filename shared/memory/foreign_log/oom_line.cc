@@ -32,6 +32,11 @@ Bytes sum_of(const std::vector<NamedProcess>& named) {
   return sum;
 }
 
+Bytes least_held(const OomLine& oom, const OomProcess& self) {
+  if (!oom.by_pytorch) return self.held_min;
+  return *oom.by_pytorch + oom.reserved_unallocated.value_or(0);
+}
+
 // Which of them ran out itself; nullptr: none of them can have.
 const NamedProcess* self_among(const OomLine& oom, const OomProcess& self) {
   const std::vector<NamedProcess>& named = oom.named;
@@ -64,9 +69,10 @@ Bytes OomLine::held_by_others(const OomProcess& self) const {
     return sum_of(named) - (own != nullptr ? own->bytes : 0);
   }
   if (!total || !free || !in_use) return 0;
-  // Drivers that cannot tell print 17179869184.00 GiB.
-  const Bytes missing = *total - *free - *in_use;
-  return *in_use <= *total && missing > kOthersMin ? missing : 0;
+  // Drivers that cannot tell print 0 bytes, or 17179869184.00 GiB.
+  const Bytes held = std::max(*in_use, least_held(*this, self));
+  const Bytes missing = *total - *free - held;
+  return held > 0 && held <= *total && missing > kOthersMin ? missing : 0;
 }
 
 bool is_oom_line(std::string_view text) {

@@ -159,7 +159,7 @@ bool read_failure(LaunchState& state, const LogLine& line) {
     state.log().kv_tokens = tokens;
     return true;
   }
-  if (has(line.text, "Not enough memory. Please try to increase")) {
+  if (says(line.text, "Not enough memory. Please try to increase")) {
     if (const auto fraction = number_behind(line.text, "mem_fraction_static=")) {
       state.log().fraction = fraction;
     }

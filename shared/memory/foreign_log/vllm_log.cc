@@ -206,11 +206,11 @@ bool read_free(LaunchState& state, const LogLine& line) {
 bool read_failure(LaunchState& state, const LogLine& line) {
   ForeignLog& log = state.log();
   const std::string_view text = line.text;
-  if (has(text, "No available memory for the cache blocks")) {
+  if (says(text, "No available memory for the cache blocks")) {
     state.fail(ForeignEnd::no_kv, line);
     return true;
   }
-  if (has(text, "To serve at least one request")) {
+  if (says(text, "To serve at least one request")) {
     if (const auto context = count_behind(text, "max seq len (")) log.context = context;
     const std::size_t len = text.find("max seq len (");
     const std::size_t close = len == text.npos ? text.npos : text.find(')', len);

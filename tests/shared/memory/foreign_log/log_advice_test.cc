@@ -71,5 +71,23 @@ TEST(LogAdvice, TokensAreNamedHoweverItEnded) {
   }
 }
 
+TEST(LogAdvice, WhereMoreWasFreeThanAskedForAnotherLimitIsNamed) {
+  ForeignLog log;
+  log.end = ForeignEnd::no_weights;
+  log.oom = OomLine{.tried = kGiB, .total = 24 * kGiB, .free = 14 * kGiB};
+  EXPECT_NE(advice_of(log).find("the device had enough"), std::string::npos);
+  log.oom->free = kGiB / 2;
+  EXPECT_EQ(advice_of(log).find("the device had enough"), std::string::npos);
+}
+
+TEST(LogAdvice, WhereKvItselfDidNotFitTheFractionComesDown) {
+  ForeignLog log;
+  log.end = ForeignEnd::no_pool;
+  log.fraction = 0.95;
+  log.ranks.push_back({.name = "", .base = 23 * kGiB, .left = 8 * kGiB});
+  EXPECT_NE(advice_of(log).find("lower --mem-fraction-static from 0.95"), std::string::npos);
+  EXPECT_EQ(advice_of(log).find("--max-num"), std::string::npos) << "those are vLLM's";
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -25,7 +25,7 @@ TEST(LogCase, HintsServeWhereTheLogIsSilent) {
   EXPECT_EQ(c.one_request(), 4'096'000);
   EXPECT_EQ(c.tokens_text(5'000'000), ", about 5,000 tokens");
   EXPECT_EQ(c.tokens_text(0), "");
-  EXPECT_EQ(c.value_with_origin(), "?");
+  EXPECT_EQ(c.value_with_origin(), "(default)");
   log.kv_needed = 7;
   EXPECT_EQ(LogCase(log, {}).one_request(), 7) << "what the server says goes before";
 }

@@ -26,6 +26,14 @@ TEST(LogLine, RanksAreNamedInManyWays) {
   for (const auto& [line, rank] : cases) EXPECT_EQ(rank_of_line(line), rank) << line;
 }
 
+TEST(LogLine, TheSourceOfATracebackSaysNothing) {
+  EXPECT_TRUE(says("ValueError: No memory. Try", "No memory"));
+  EXPECT_FALSE(says("    raise ValueError(\"No memory. \"", "No memory"));
+  EXPECT_FALSE(says("ERROR [core.py:7]     f'No memory of '", "No memory"));
+  EXPECT_TRUE(says("{\"level\": \"error\", \"message\": \"No memory\"}", "No memory"));
+  EXPECT_FALSE(says("anything", "No memory"));
+}
+
 TEST(LogLine, ProcessesAreNumberedInTheHeadAlone) {
   EXPECT_EQ(pid_of_line("(EngineCore_DP0 pid=276) ERROR x"), 276);
   EXPECT_EQ(pid_of_line("2026-05-01T10:00:00.123456789Z stderr F (APIServer pid=7) x"), 7);

@@ -53,6 +53,21 @@ TEST(OomLine, DriversThatCannotTellBlameNobody) {
   EXPECT_EQ(oom->held_by_others(), 0);
 }
 
+// Another way in which containers are told nothing.
+TEST(OomLine, ZeroBytesInUseAreNotBelieved) {
+  const std::string head =
+      "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a total "
+      "capacity of 22.00 GiB of which 1.25 GiB is free. Including non-PyTorch memory, this process "
+      "has 0 bytes memory in use.";
+  const auto oom = parse_oom_line(head +
+                                  " Of the allocated memory 19.00 GiB is allocated by PyTorch, and "
+                                  "1.25 GiB is reserved by PyTorch but unallocated.");
+  ASSERT_TRUE(oom);
+  EXPECT_EQ(oom->held_by_others(), 0);
+  EXPECT_EQ(parse_oom_line(head)->held_by_others(), 0) << "nothing is known of it";
+  EXPECT_EQ(parse_oom_line(head)->held_by_others({.held_min = 10 * kGiB}), kGiB * 43 / 4);
+}
+
 // Containers: PyTorch finds its own number nowhere and calls itself "Process N".
 TEST(OomLine, WithoutThisProcessTheOneThatHoldsWhatPyTorchHasIsItself) {
   const auto oom = parse_oom_line(
