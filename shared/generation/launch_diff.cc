@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kCannotMatter = 0.1;  // less suspicious ones are named in one line together
 constexpr std::size_t kLineMax = 100;
+constexpr std::string_view kOfRank = " of rank 0";
+constexpr std::string_view kLedgerBudget = "budget of rank 0";
 // What was chosen automatically and is now given by hand was copied from somewhere.
 constexpr double kOverridesAuto = 0.05;
 
@@ -84,16 +86,37 @@ void compare_settings(DifferenceKind kind, const std::vector<Setting>& before,
   }
 }
 
+const Figure* find_figure(const std::vector<Figure>& figures, std::string_view name) {
+  const auto found = std::ranges::find(figures, name, &Figure::name);
+  return found == figures.end() ? nullptr : &*found;
+}
+
+Difference figure_difference(const Figure& figure, double before, double after) {
+  return {.kind = DifferenceKind::figure,
+          .name = figure.name,
+          .before = figure_text(before, figure.unit),
+          .after = figure_text(after, figure.unit)};
+}
+
+// A row of a ledger that one side lacks is nothing there, where both have a ledger.
+bool is_ledger_row(const Figure& figure) { return figure.name.ends_with(kOfRank); }
+
 void compare_figures(const std::vector<Figure>& before, const std::vector<Figure>& after,
                      std::vector<Difference>& out) {
-  for (const Figure& figure : after) {
-    const auto old = std::ranges::find(before, figure.name, &Figure::name);
-    if (old == before.end()) continue;
-    Difference difference{.kind = DifferenceKind::figure,
-                          .name = figure.name,
-                          .before = figure_text(old->value, figure.unit),
-                          .after = figure_text(figure.value, figure.unit)};
+  const bool have_ledgers =
+      find_figure(before, kLedgerBudget) != nullptr && find_figure(after, kLedgerBudget) != nullptr;
+  const auto add = [&](const Figure& figure, double old, double now) {
+    Difference difference = figure_difference(figure, old, now);
     if (difference.before != difference.after) out.push_back(std::move(difference));
+  };
+  for (const Figure& figure : after) {
+    const Figure* old = find_figure(before, figure.name);
+    if (old == nullptr && !(have_ledgers && is_ledger_row(figure))) continue;
+    add(figure, old == nullptr ? 0 : old->value, figure.value);
+  }
+  for (const Figure& figure : before) {
+    if (!have_ledgers || !is_ledger_row(figure)) continue;
+    if (find_figure(after, figure.name) == nullptr) add(figure, figure.value, 0);
   }
 }
 
@@ -193,6 +216,11 @@ std::string launch_diff_text(const LaunchFacts& before, const LaunchFacts& after
   };
   std::string text = fmt::format("{}\n  -> {}\n\n", head(before), head(after));
   if (differences.empty()) return text + "nothing differs\n";
+  if (std::ranges::all_of(differences, [](const Difference& difference) {
+        return difference.kind == DifferenceKind::figure;
+      })) {
+    text += "  no option differs, and nothing around them\n";
+  }
   std::string figures;
   std::vector<std::string> harmless;
   for (const Difference& difference : differences) {

@@ -106,6 +106,14 @@ class Judge {
  private:
   bool is_mixed() const { return before_ == nullptr || after_ == nullptr; }
 
+  // Of two logs: models of one size, or not known to differ.
+  bool alike() const {
+    const auto a = least(*before_, &ForeignRank::weights);
+    const auto b = least(*after_, &ForeignRank::weights);
+    return !a || !b || *b <= 0 ||
+           std::abs(static_cast<double>(*a) / static_cast<double>(*b) - 1) < kSameWeights;
+  }
+
   static bool is_ours_alone(const Difference& difference) {
     return (!difference.before || !difference.after) &&
            std::ranges::find(kOursAlone, difference.name) != kOursAlone.end();
@@ -142,11 +150,15 @@ class Judge {
       const auto kv_before = kv_with(*log, name, *from);
       const auto kv_after = kv_with(*log, name, *to);
       if (!kv_before || !kv_after) continue;
-      // Beside a launch of ours it is not known what that had.
-      const bool is_mixed = before_ == nullptr || after_ == nullptr;
-      return Reason{fmt::format("KV {} -> {}{}", format_bytes(*kv_before), format_bytes(*kv_after),
-                                is_mixed ? ", with what was free and taken in that log" : ""),
-                    suspicion(*kv_before, *kv_after)};
+      // What the other of them had is not told by it.
+      const char* whose = is_mixed() ? ", with what was free and taken in that log"
+                          : !alike() ? log == before_
+                                           ? ", with what was free and taken in the first log"
+                                           : ", with what was free and taken in the second log"
+                                     : "";
+      return Reason{
+          fmt::format("KV {} -> {}{}", format_bytes(*kv_before), format_bytes(*kv_after), whose),
+          suspicion(*kv_before, *kv_after)};
     }
     return {};
   }

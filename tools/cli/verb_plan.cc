@@ -90,6 +90,14 @@ Result<OptionSet> options_of(const Invocation& call, std::vector<std::string>& n
     options = with_log_options(std::move(options), launch,
                                std::filesystem::path(log->second).filename().string());
     notes = log_plan_notes(launch);
+    const bool knows_devices =
+        !options.values.machine.empty() || options.origin("devices").source != Source::built_in;
+    if (!knows_devices) {
+      return invalid(
+          fmt::format("{} does not say how large its devices are: add --devices "
+                      "simulated:SIZE or --machine FILE (as in configs/machines)",
+                      log->second));
+    }
     if (const ForeignArg* model = launch.arg("model")) hint = "; the log names " + model->value;
   }
   if (!options.values.model.empty()) return options;

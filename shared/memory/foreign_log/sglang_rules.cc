@@ -115,8 +115,9 @@ SglangLaunch launch_of(const ForeignLog& log, Bytes total) {
   const ForeignArg* graphs = log.arg("cuda-graph-max-bs");
   // Since it tells graphs of decoding from those of prefill.
   launch.has_prefill_graphs = graphs != nullptr && graphs->written.ends_with("_decode");
-  launch.has_deepep =
+  const bool exchanges =
       is_set(log, "moe-a2a-backend", "deepep") || is_set(log, "enable-deepep-moe", "True");
+  launch.has_deepep = exchanges && launch.graph_batch != 0;
   return launch;
 }
 

@@ -142,6 +142,23 @@ TEST(LaunchDiff, WithoutAJudgeTheUsualReasonIsNamed) {
   EXPECT_EQ(found.front().why, "decides how much is left for KV");
 }
 
+TEST(LaunchDiff, ARowThatOneLedgerLacksIsNothingThere) {
+  LaunchFacts before{.label = "a", .outcome = "", .options = {}, .environment = {}, .figures = {}};
+  before.figures = {{"budget of rank 0", 4.0 * kGiB, "bytes"},
+                    {"ep-buffer of rank 0", 3.0 * kGiB, "bytes"}};
+  LaunchFacts after = before;
+  after.figures[1] = {"process of rank 0", 1.0 * kGiB, "bytes"};
+  after.figures.push_back({"best speed", 2, "tokens/s"});
+  const std::vector<Difference> found = compare_launches(before, after);
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].name, "process of rank 0");
+  EXPECT_EQ(found[0].before, "0 B");
+  EXPECT_EQ(found[1].after, "0 B");
+  EXPECT_NE(launch_diff_text(before, after, found).find("  no option differs"), std::string::npos);
+  before.figures.erase(before.figures.begin());
+  EXPECT_TRUE(compare_launches(before, after).empty()) << "a log has no ledger";
+}
+
 TEST(LaunchDiff, FiguresReadAsPeopleWriteThem) {
   EXPECT_EQ(figure_text(159'000, "tokens"), "159,000 tokens");
   EXPECT_EQ(figure_text(-1'234'567, ""), "-1,234,567");

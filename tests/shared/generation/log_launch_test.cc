@@ -95,6 +95,19 @@ TEST(LogLaunch, LessFreeMemoryBeforeLoadingIsASuspect) {
   EXPECT_LT(same[0].suspicion, 0.1);
 }
 
+TEST(LogLaunch, OfModelsOfOtherSizesItIsSaidWhoseFiguresServe) {
+  const ForeignLog working = golden("sglang-working.log");
+  ForeignLog other = working;
+  other.fraction = 0.7;
+  for (ForeignRank& rank : other.ranks) rank.weights = 30 * kGiB;
+  Difference difference{.kind = DifferenceKind::option, .name = "mem-fraction-static"};
+  difference.before = "0.88";
+  difference.after = "0.7";
+  const auto reason = judge_of_logs(&working, &other)(difference);
+  ASSERT_TRUE(reason);
+  EXPECT_NE(reason->text.find("in the first log"), std::string::npos) << reason->text;
+}
+
 LaunchFacts generation_of_ours(double weights) {
   return {.label = "generation 5",
           .outcome = "serving",

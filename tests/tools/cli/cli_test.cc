@@ -203,6 +203,15 @@ TEST_F(Cli, APlanFromALogReplaysItToTheLastDigit) {
   ASSERT_TRUE(json) << raised.out;
   EXPECT_EQ(json->find("term")->as_string(), "kv");
   EXPECT_EQ(json->find("ranks")->as_array().size(), 1U);
+  const std::string sizeless = golden_path("logs/vllm-0.11-engine-core.log").string();
+  const Done unknown = run({"plan", "--from-log", sizeless, "--model", config.string()});
+  EXPECT_EQ(unknown.code, 78);
+  EXPECT_NE(unknown.err.find("does not say how large its devices are"), std::string::npos)
+      << unknown.err;
+  EXPECT_EQ(run({"plan", "--from-log", sizeless, "--model", config.string(), "--tp", "8",
+                 "--devices", "simulated:140GiB"})
+                .err.find("does not say how large"),
+            std::string::npos);
   const Done nameless = run({"plan", "--from-log", failing});
   EXPECT_EQ(nameless.code, 78);
   EXPECT_NE(nameless.err.find("the log names /models/kimi-k2.5-int4"), std::string::npos)

@@ -93,6 +93,14 @@ TEST(SglangRules, AttentionInDataParallelReservesForEachOfItsGroups) {
   EXPECT_NE(words.find("keeps back 32.50 GiB"), std::string::npos) << words;
 }
 
+TEST(SglangRules, DeepEpReservesForItsGraphsAlone) {
+  ForeignLog log = launch(gib(138), "8", "128");
+  log.args.push_back({"moe-a2a-backend", "moe_a2a_backend", "deepep"});
+  EXPECT_NE(sglang_choice(log)->words.find("+ 2,048 MiB"), std::string::npos);
+  log.args.push_back({"disable-cuda-graph", "disable_cuda_graph", "True"});
+  EXPECT_EQ(sglang_choice(log)->words.find("+ 2,048 MiB"), std::string::npos);
+}
+
 TEST(SglangRules, OldVersionsChoseByATable) {
   ForeignLog log = launch(gib(22), "1", "8");
   log.has_fraction_table = true;
