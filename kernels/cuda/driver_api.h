@@ -125,6 +125,7 @@ constexpr int kCuGranularityMinimum = 0;
   X(begin_capture, cuStreamBeginCapture_v2, (CuStream, int mode))                               \
   X(end_capture, cuStreamEndCapture, (CuStream, CuGraph*))                                      \
   X(instantiate, cuGraphInstantiateWithFlags, (CuGraphExec*, CuGraph, unsigned long long flags))\
+  X(upload_graph, cuGraphUpload, (CuGraphExec, CuStream))                                       \
   X(launch_graph, cuGraphLaunch, (CuGraphExec, CuStream))                                       \
   X(destroy_graph, cuGraphDestroy, (CuGraph))                                                   \
   X(destroy_graph_exec, cuGraphExecDestroy, (CuGraphExec))

@@ -321,6 +321,9 @@ Result<Recording> DriverRuntime::end_recording() {
   (void)api_.destroy_graph(graph);  // the executable one does not need it
   TRY(made);
   recordings_.push_back(recording);
+  // Its memory is taken here, where it is measured, and not by the first step.
+  TRY(check(api_.upload_graph(recording, stream_), "put a graph of launches on the device"));
+  TRY(synchronize());
   return Recording{recordings_.size() - 1};
 }
 

@@ -381,13 +381,18 @@ Result<KvType> kv_type_of(const Machine& machine, const ModelSpec& model, const 
 
 Status check_cuda_options(const Options& options) {
   if (options.tp > 1) {
-    return invalid("tp: ranks with CUDA kernels cannot add up over ranks yet; leave it 1");
+    return invalid(
+        "tp: ranks with CUDA kernels cannot add up over ranks yet; leave it 1, or use --devices "
+        "cpu");
   }
   if (options.kv_cache_dtype != "auto" && options.kv_cache_dtype != "f16") {
-    return invalid("kv-cache-dtype: CUDA kernels keep keys and values as f16; leave it auto");
+    return invalid(
+        "kv-cache-dtype: CUDA kernels keep keys and values as f16; leave it auto, or use --devices "
+        "cpu");
   }
   if (options.activations == "int8") return {};
-  return invalid("activations: CUDA kernels take int8 activations; leave it int8");
+  return invalid(
+      "activations: CUDA kernels take int8 activations; leave it int8, or use --devices cpu");
 }
 
 Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,

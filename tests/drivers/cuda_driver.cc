@@ -270,6 +270,8 @@ CuResult cuGraphInstantiateWithFlags(CuGraphExec* made, CuGraph graph, unsigned 
   return 0;
 }
 
+CuResult cuGraphUpload(CuGraphExec, CuStream) { return enter_context("cuGraphUpload"); }
+
 CuResult cuGraphLaunch(CuGraphExec graph, CuStream) {
   ENTER(enter_context("cuGraphLaunch"));
   for (const Work& work : *reinterpret_cast<std::vector<Work>*>(graph)) enqueue(work);

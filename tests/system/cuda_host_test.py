@@ -27,6 +27,8 @@ class CudaHost(SystemTest):
             for kind in ("Q4_1", "F16") if SLOW == 1 else ("Q4_1",):
                 model = tiny_model(folder, seed=5, type=kind)
                 small = ("--context-length", 256, "--max-running-requests", 4, "--chunked-prefill-size", 32)
+                if SLOW > 1:  # warming up and recording take sanitizers long; tests/worker has them
+                    small += ("--cuda-graph-max-bs", 0)
                 with Deployment(model, *small, "--cpu-path", "scalar") as server:
                     want = answers(server)
                 with Deployment(model, *small, "--devices", "cuda:host") as server:

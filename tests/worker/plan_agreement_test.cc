@@ -98,5 +98,44 @@ TEST(PlanAgreement, OnTheHostExecutorRowsAreWhatTheCudaBackendAsksFor) {
   }
 }
 
+TEST(PlanAgreement, OnAGpuRowsAreWhatTheCudaBackendAsksForInTheDriversPieces) {
+  Machine machine = test_machine(256 * kGiB, 2);
+  Device device;
+  device.name = "NVIDIA H200";
+  device.uuid = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1";
+  device.memory_total = 141 * kGiB;
+  device.memory_free = 140 * kGiB;
+  device.compute_major = 9;
+  device.multiprocessors = 132;
+  machine.devices = {device};
+  for (const ModelSpec& model :
+       {make_llama_spec(smollm2_shape()), make_llama_spec(llama3_8b_shape())}) {
+    SCOPED_TRACE(model.hidden);
+    const OptionSet options = test_options({"--devices=cuda", "--max-running-requests=64"});
+    const Result<MemoryPlan> plan = plan_memory(machine, model, options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_FALSE(plan->refusal) << plan->refusal->message;
+    EXPECT_EQ(plan->decisions.kv_type, KvType::f16);
+    EXPECT_EQ(plan->decisions.cuda_graph_max_bs, 64);
+    const Result<ShardPlan> shards = plan_shards(model, 1);
+    ASSERT_TRUE(shards);
+    const DecoderLimits limits{.rows_max = plan->decisions.step_tokens_max,
+                               .logit_rows_max = plan->decisions.logit_rows_max,
+                               .context_length = plan->decisions.context_length};
+    const RankPlan& rank = plan->ranks.front();
+    EXPECT_EQ(rank.device_uuid, device.uuid);
+    const DecoderBuffers shapes = decoder_buffer_shapes(model, *shards, 0, limits);
+    const auto in_pieces = [](Bytes bytes) { return round_up(bytes, 2 * kMiB); };
+    EXPECT_EQ(rank.bytes(Term::weights), in_pieces(rank_weights(model, rank.shard).bytes()));
+    EXPECT_EQ(rank.bytes(Term::activations), in_pieces(activation_bytes(shapes)));
+    EXPECT_EQ(rank.bytes(Term::logits), in_pieces(logit_bytes(shapes)));
+    EXPECT_GE(rank.bytes(Term::tables), rope_table_bytes(model, limits.context_length));
+    const auto backend = make_cuda_backend(cuda::make_host_runtime({.memory = 0}));
+    expect_covers(rank.bytes(Term::workspace),
+                  in_pieces(backend->workspace_bytes(backend_limits(model, rank.shard, limits))),
+                  "workspace");
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

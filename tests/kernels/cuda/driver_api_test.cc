@@ -139,6 +139,7 @@ TEST(DriverApi, DeclarationsAreThoseOfTheToolkit) {
   EXPECT_CALL(begin_capture, cuStreamBeginCapture, "cuStreamBeginCapture_v2");
   EXPECT_CALL(end_capture, cuStreamEndCapture, "cuStreamEndCapture");
   EXPECT_CALL(instantiate, cuGraphInstantiate, "cuGraphInstantiateWithFlags");
+  EXPECT_CALL(upload_graph, cuGraphUpload, "cuGraphUpload");
   EXPECT_CALL(launch_graph, cuGraphLaunch, "cuGraphLaunch");
   EXPECT_CALL(destroy_graph, cuGraphDestroy, "cuGraphDestroy");
   EXPECT_CALL(destroy_graph_exec, cuGraphExecDestroy, "cuGraphExecDestroy");

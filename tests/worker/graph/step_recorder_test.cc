@@ -19,6 +19,9 @@ using Rows = std::vector<std::vector<float>>;
 
 const std::vector<std::int32_t> kTokens = {5, 17, 200, 31, 9, 9, 64, 128, 250, 3, 77, 42};
 
+// To ThreadSanitizer each CUDA thread is a thread, which takes its time; and recordings have no
+// threads that steps without them have not.
+#if !defined(__SANITIZE_THREAD__)
 TinyModel small() {
   TinyModel shape;
   shape.hidden = 64;
@@ -77,18 +80,11 @@ Rows decode(RankGroup& group, std::size_t sequences) {
   return all;
 }
 
-// To ThreadSanitizer each CUDA thread is a thread: it takes its time.
-#if defined(__SANITIZE_THREAD__)
-constexpr std::size_t kCounts[] = {3};
-#else
-constexpr std::size_t kCounts[] = {1, 3, 5};
-#endif
-
 TEST(StepRecorder, RecordedStepsHaveTheBitsOfThoseThatAreNot) {
   const TempFolder folder;
   const auto model = write_tiny_model(small(), folder.path());
   ASSERT_TRUE(model) << model.error().message;
-  for (const std::size_t sequences : kCounts) {
+  for (const std::size_t sequences : {1, 3, 5}) {
     SCOPED_TRACE(std::to_string(sequences) + " sequences");
     RankGroup plain(options_for(*model, 0));
     RankGroup recorded(options_for(*model, 4));
@@ -96,7 +92,6 @@ TEST(StepRecorder, RecordedStepsHaveTheBitsOfThoseThatAreNot) {
   }
 }
 
-#if !defined(__SANITIZE_THREAD__)
 // Beyond one split of attention, which recordings make blocks of their own.
 TEST(StepRecorder, ALongSequenceHasTheSameBitsToo) {
   const TempFolder folder;
