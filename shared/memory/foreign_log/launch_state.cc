@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "shared/base/text.h"
 #include "shared/options/foreign_names.h"
@@ -174,14 +175,23 @@ void LaunchState::fail_of_oom(const OomLine& oom, const LogLine& line) {
 }
 
 void LaunchState::fold_speakers() {
-  const auto is_worker = [](const ForeignRank& rank) {
-    return rank.weights && rank.name.find("TP") != std::string::npos;
+  std::vector<std::string> workers;
+  for (const ForeignRank& rank : log_.ranks) {
+    if (rank.weights && !rank.name.empty()) workers.push_back(rank.name);
+  }
+  // "DP0" speaks for "DP0 TP1", and for "TP1" where there is but one engine.
+  const auto is_speaker = [&](const ForeignRank& rank) {
+    if (rank.weights) return false;
+    if (rank.name.empty()) return !workers.empty();
+    if (rank.name.find(' ') != std::string::npos || !rank.name.starts_with("DP")) return false;
+    return std::ranges::any_of(workers, [&](const std::string& worker) {
+      return worker.starts_with(rank.name + " ") || worker.find("DP") == std::string::npos;
+    });
   };
-  if (std::ranges::none_of(log_.ranks, is_worker)) return;
   // The least of all workers, of whom none has said its own.
   std::optional<Bytes> kv;
   std::erase_if(log_.ranks, [&](const ForeignRank& rank) {
-    if (rank.weights || rank.name.find("TP") != std::string::npos) return false;
+    if (!is_speaker(rank)) return false;
     if (rank.kv) kv = kv ? std::min(*kv, *rank.kv) : rank.kv;
     return true;
   });

@@ -108,6 +108,22 @@ TEST(LaunchState, EngineCoresSpeakForTheirWorkersAndAreNoRanks) {
   EXPECT_EQ(state.log().ranks[1].kv, kGiB);
 }
 
+TEST(LaunchState, EnginesThatLoadTheModelThemselvesAreRanks) {
+  LaunchState engines(ForeignServer::vllm);
+  engines.rank("DP0").weights = 30 * kGiB;
+  engines.rank("DP1");  // it had not loaded yet
+  engines.rank("");
+  engines.fold_speakers();
+  EXPECT_EQ(engines.log().ranks.size(), 2U);
+  LaunchState experts(ForeignServer::vllm);
+  experts.rank("DP0 EP0").weights = 30 * kGiB;
+  experts.rank("DP1 EP1").weights = 30 * kGiB;
+  experts.rank("DP0");
+  experts.rank("DP1");
+  experts.fold_speakers();
+  EXPECT_EQ(experts.log().ranks.size(), 2U);
+}
+
 TEST(LaunchState, ACommandLineIsOfTheLaunchBehindIt) {
   LaunchState state(ForeignServer::sglang);
   state.give("--tp-size");
