@@ -28,12 +28,15 @@ struct Device {
   std::string name;  // "NVIDIA H200"
   std::string uuid;  // of a MIG slice its own
   bool is_simulated = false;
-  bool is_unified = false;  // its memory is the host's
-  Bytes memory_total = 0;   // as the driver says it
-  Bytes memory_free = 0;    // now, before any process of ours
+  bool is_unified = false;          // its memory is the host's
+  Bytes memory_total = 0;           // as the driver says it
+  std::optional<Bytes> cuda_total;  // as CUDA says it: less, by what the driver keeps
+  Bytes memory_free = 0;            // now, before any process of ours
   // Measured with context and communicators up, before weights; wins over `memory_free` minus
   // what these are planned to take.
   std::optional<Bytes> free_before_weights;
+  // What a share of the device is of, for servers that ask CUDA.
+  Bytes total_to_share() const { return cuda_total.value_or(memory_total); }
   int compute_major = 0;  // 0: unknown
   int compute_minor = 0;
   int multiprocessors = 0;       // 0: unknown

@@ -169,7 +169,8 @@ Status read_device(const Json& json, Machine& machine) {
   TRY(in.text("name", device.name));
   TRY(in.text("uuid", device.uuid));
   TRY(in.size("memory", device.memory_total));
-  device.memory_free = device.memory_total;
+  TRY(in.size("cuda_total", device.cuda_total));
+  device.memory_free = device.total_to_share();
   TRY(in.size("free", device.memory_free));
   TRY(in.size("free_before_weights", device.free_before_weights));
   TRY(read_capability(in, device));
@@ -185,6 +186,9 @@ Status read_device(const Json& json, Machine& machine) {
   }
   TRY(in.check_all_known());
   if (device.memory_total == 0) return in.mistake("memory", "given");
+  if (device.total_to_share() > device.memory_total) {
+    return in.mistake("cuda_total", "at most its memory");
+  }
   if (device.memory_free > device.memory_total) return in.mistake("free", "at most its memory");
   if (device.free_before_weights.value_or(0) > device.memory_free) {
     return in.mistake("free_before_weights", "at most what is free");
@@ -249,6 +253,7 @@ Json device_to_json(const Device& device) {
                             {"simulated", device.is_simulated},
                             {"numa_node", device.numa_node}});
   if (!device.uuid.empty()) json.set("uuid", device.uuid);
+  if (device.cuda_total) json.set("cuda_total", *device.cuda_total);
   if (device.free_before_weights) json.set("free_before_weights", *device.free_before_weights);
   if (device.compute_major > 0) {
     json.set("compute_capability",

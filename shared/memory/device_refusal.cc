@@ -142,13 +142,13 @@ class Refusal {
   const RankShape* claims_too_much() const {
     if (in_.rule != KvRule::utilization) return nullptr;
     const auto found = std::ranges::find_if(in_.ranks, [&](const RankShape& rank) {
-      return share_of_bytes_up(rank.device->memory_total, in_.fraction) > rank.free_at_start;
+      return share_of_bytes_up(rank.device->total_to_share(), in_.fraction) > rank.free_at_start;
     });
     return found == in_.ranks.end() ? nullptr : &*found;
   }
 
   void held_by_others(const RankShape& rank) {
-    const Bytes total = rank.device->memory_total;
+    const Bytes total = rank.device->total_to_share();
     const Bytes wanted = share_of_bytes_up(total, in_.fraction);
     lines_.push_back(fmt::format(
         "the plan does not fit: {} claims {} of {}, and {} are free when a worker starts; lower "

@@ -132,7 +132,7 @@ Fit fit_of(const FitInputs& in, Tokens context, std::int64_t requests, Lowered l
   const bool can_start =
       in.rule != KvRule::utilization || std::ranges::all_of(in.ranks, [&](const RankShape& rank) {
         return rank.device == nullptr ||
-               share_of_bytes_up(rank.device->memory_total, in.fraction) <= rank.free_at_start;
+               share_of_bytes_up(rank.device->total_to_share(), in.fraction) <= rank.free_at_start;
       });
   fit.holds_one = need.holds_one;
   fit.is_within = room >= need.needed && can_start && claim_is_within(in, fit.step, need.wanted);
@@ -188,7 +188,8 @@ Bytes kv_bytes_by_rule(const FitInputs& in, const RankShape& rank, const StepSha
     return share_of_bytes(in.free_before_weights, in.fraction) - static_bytes(bytes);
   }
   // What is there before a worker looks is charged to nobody, and the margin is ours.
-  const Bytes total = rank.device == nullptr ? in.free_before_weights : rank.device->memory_total;
+  const Bytes total =
+      rank.device == nullptr ? in.free_before_weights : rank.device->total_to_share();
   return share_of_bytes_up(total, in.fraction) -
          (bytes.sum() - start_bytes(bytes) - bytes[Term::margin]);
 }
@@ -222,6 +223,7 @@ Fit decide_on_smaller(const FitInputs& in) {
   for (RankShape& rank : smaller.ranks) {
     if (total(rank) > smallest) continue;
     devices.push_back(*rank.device);
+    devices.back().cuda_total = rank.device->total_to_share() - in.smaller->above;
     devices.back().memory_total -= in.smaller->above;
     rank.device = &devices.back();
     rank.budget -= in.smaller->above;

@@ -47,17 +47,24 @@ void note_kv(const PlanProblem& problem, const Fit& fit, std::vector<std::string
   }
 }
 
-// Blocks are of all layers, so that a prefix can be taken up again from any of its tokens.
-void note_window(const PlanProblem& problem, std::vector<std::string>& notes) {
+// Blocks are of all layers, so that a prefix can be taken up again from any of its tokens. Servers
+// with a pool of its own for such layers keep a window and a chunk of each request.
+void note_window(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
   const ModelSpec& model = *problem.fit.model;
   if (model.window == 0) return;
   const std::int64_t windowed = model.layers - std::ssize(model.full_layers);
   const Bytes token = problem.fit.ranks.front().kv_token_bytes;
+  const Tokens context = fit.step.context_length;
+  const Bytes of_windowed = token * windowed / model.layers;
+  const Tokens kept = std::min(context, model.window + fit.step.step_tokens_max);
+  const Bytes whole = context * token;
   notes.push_back(fmt::format(
       "{} of {} layers look back {} tokens only; their KV is kept for the whole context all the "
-      "same: about {} of {} B a token",
-      windowed, model.layers, grouped(model.window), grouped(token * windowed / model.layers),
-      grouped(token)));
+      "same: about {} of {} B a token; a request of {} tokens takes {}, where it would be {} with "
+      "the last {} of those layers alone",
+      windowed, model.layers, grouped(model.window), grouped(of_windowed), grouped(token),
+      grouped(context), format_bytes(whole), format_bytes(whole - (context - kept) * of_windowed),
+      grouped(kept)));
 }
 
 // Graphs for many requests at once take memory that a short KV could use.
@@ -119,7 +126,7 @@ std::vector<std::string> notes_of(const PlanProblem& problem, const Fit& fit) {
                                 requests, in.requests_default));
   }
   note_kv(problem, fit, notes);
-  note_window(problem, notes);
+  note_window(problem, fit, notes);
   if (in.chunked_prefill_size && *in.chunked_prefill_size < fit.step.step_tokens_max) {
     notes.push_back(
         fmt::format("a step has up to {} tokens instead of {}: one of each running "

@@ -237,9 +237,10 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
 
 // In all that terms depend on. Of devices that differ in what is free the tightest decides.
 bool same_device(const Device& a, const Device& b) {
-  return a.memory_total == b.memory_total && a.compute_major == b.compute_major &&
-         a.compute_minor == b.compute_minor && a.multiprocessors == b.multiprocessors &&
-         a.bar1 == b.bar1 && a.context == b.context && a.is_unified == b.is_unified;
+  return a.memory_total == b.memory_total && a.cuda_total == b.cuda_total &&
+         a.compute_major == b.compute_major && a.compute_minor == b.compute_minor &&
+         a.multiprocessors == b.multiprocessors && a.bar1 == b.bar1 && a.context == b.context &&
+         a.is_unified == b.is_unified;
 }
 
 bool same_case(const RankShape& a, const RankShape& b) {
@@ -342,7 +343,10 @@ Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Op
                  .link = machine.link};
   problem.devices = machine.devices;
   if (assumed.total) {
-    for (Device& device : problem.devices) device.memory_total = *assumed.total;
+    for (Device& device : problem.devices) {
+      device.memory_total = *assumed.total;
+      device.cuda_total.reset();
+    }
   }
   group_ranks(shapes, options.tp * options.dp, problem);
   Bytes smallest = std::numeric_limits<Bytes>::max();

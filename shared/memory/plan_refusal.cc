@@ -91,7 +91,8 @@ std::vector<std::string> rule_arithmetic(const FitInputs& in, const RankShape& r
                         format_bytes(base), format_fraction(in.fraction), kv)};
   }
   if (in.rule != KvRule::utilization) return {};
-  const Bytes total = rank.device == nullptr ? in.free_before_weights : rank.device->memory_total;
+  const Bytes total =
+      rank.device == nullptr ? in.free_before_weights : rank.device->total_to_share();
   const Bytes taken = bytes.sum() - start_bytes(bytes) - bytes[Term::margin];
   return {fmt::format("  kv = {} x utilization - what a worker takes after its start",
                       rank.device == nullptr ? "budget" : "device total"),

@@ -198,6 +198,22 @@ class Change(SystemTest):
                     if path != "hold":
                         self.assertEqual(result["pause_s"], 0)
 
+    def test_a_model_whose_weights_are_no_numbers_is_taken_back(self):
+        model = tiny_model(self.folder.name, seed=3, type="F32", layers=4, hidden=128, context=1024)
+        weights = bytearray(model.read_bytes())
+        weights[-16384:] = b"\x00\x00\xc0\x7f" * 4096  # NaN
+        model.write_bytes(weights)
+        fields = {"max_tokens": 20, "ignore_eos": True, "temperature": 0}
+        with Deployment(self.model) as server:
+            before = server.completion("ship", **fields)["choices"][0]["text"]
+            code, result = self.run_json(server, "reconfigure", f"model={model}")
+            self.assertEqual(code, 78, result)
+            self.assertIn("NaN", result["message"])
+            status = server.status()
+            self.assertEqual((status["generation"], status["committed"]), (1, 1))
+            self.assertEqual(status["options"]["model"]["value"], str(self.model))
+            self.assertEqual(server.completion("ship", **fields)["choices"][0]["text"], before)
+
     def test_a_change_that_ends_its_worker_while_it_is_watched_is_taken_back(self):
         with Deployment(self.model) as server:
             before = server.status()["options"]["max-running-requests"]

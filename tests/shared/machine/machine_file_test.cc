@@ -42,6 +42,13 @@ TEST(MachineFile, NamesTheKeyThatIsWrong) {
   const std::string device = R"({"memory": "1GiB"})";
   EXPECT_NE(mistake(R"({"devices": [{"memroy": "1GiB"}]})").find("did you mean 'memory'"),
             std::string::npos);
+  EXPECT_NE(
+      mistake(R"({"devices": [{"memory": "1GiB", "cuda_total": "2GiB"}]})").find("cuda_total"),
+      std::string::npos);
+  EXPECT_NE(
+      mistake(R"({"devices": [{"memory": "9GiB", "free": "1GiB", "free_before_weights": "2GiB"}]})")
+          .find("free_before_weights"),
+      std::string::npos);
   EXPECT_NE(mistake(R"({"devices": [{"memory": "1GiB", "free": "2GiB"}]})").find("free"),
             std::string::npos);
   EXPECT_NE(mistake(R"({"devices": [{"name": "x"}]})").find("devices[].memory"), std::string::npos);

@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/memory/memory_plan.h"
 #include "shared/memory/search.h"
 #include "shared/memory/step_message.h"
 #include "shared/model/kv_shape.h"
 #include "tests/support/model_specs.h"
+#include "tests/support/plan_cases.h"
+#include "tests/support/plan_golden.h"
 
 namespace plimsoll {
 namespace {
@@ -128,6 +131,26 @@ TEST(MemoryFit, KvInBytesIsTakenAsGiven) {
   const Fit fit = decide_fit(in);
   ASSERT_TRUE(fit.fits);
   EXPECT_EQ(fit.kv_blocks, kGiB / (kKvBlockTokens * in.ranks[0].kv_token_bytes));
+}
+
+// vLLM asks CUDA for the total, which is less than the driver's.
+TEST(MemoryFit, AUtilizationIsOfWhatCudaSays) {
+  Machine machine = test_machine(64 * kGiB);
+  Device device;
+  device.memory_total = 100 * kGiB;
+  device.memory_free = 98 * kGiB;
+  machine.devices = {device};
+  const ModelSpec model = *golden_model("llama-8b");
+  const auto kv = [&] {
+    const Result<MemoryPlan> plan = plan_memory(
+        machine, model, test_options({"--gpu-memory-utilization=0.9", "--assume=weights=16GiB"}));
+    EXPECT_TRUE(plan && !plan->refusal);
+    return plan ? plan->kv.bytes : 0;
+  };
+  const Bytes of_driver = kv();
+  machine.devices.front().cuda_total = 98 * kGiB;
+  const Bytes less = of_driver - kv();
+  EXPECT_NEAR(static_cast<double>(less), 1.8 * kGiB, 8.0 * kMiB);
 }
 
 TEST(Search, FindsTheEndOfARange) {
