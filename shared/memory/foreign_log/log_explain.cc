@@ -16,7 +16,8 @@ LogExplanation explain_log(const ForeignLog& log, const std::string& label, cons
   if (log.ranks.size() > 1) out.title += fmt::format(", {} ranks", log.ranks.size());
   if (!log.model_type.empty()) out.title += ", " + log.model_type;
   const bool failed = log.end != ForeignEnd::served && log.end != ForeignEnd::unknown;
-  out.outcome = fmt::format("{}{}", failed ? "failed: " : "", foreign_end_text(log.end));
+  out.outcome = fmt::format("{}{}", failed && log.end != ForeignEnd::other ? "failed: " : "",
+                            foreign_end_text(log.end));
   if (failed && log.end_ranks > 1) {
     out.outcome += fmt::format(", said by {} ranks", log.end_ranks);
   } else if (log.oom && log.ranks.size() > 1 && !log.end_rank.empty()) {
