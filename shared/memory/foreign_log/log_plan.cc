@@ -154,6 +154,17 @@ std::vector<std::string> log_plan_notes(const ForeignLog& log) {
         "--ep {} for those of DeepEP",
         count_of(log, "ep"), count_of(log, "ep")));
   }
+  const ForeignArg* kv_bytes = log.arg("kv-cache-bytes");
+  const bool by_bytes = kv_bytes != nullptr && is_number(kv_bytes->value);
+  if (by_bytes && log.total && log.free_at_start && log.fraction) {
+    const auto asked = static_cast<Bytes>(static_cast<double>(*log.total) * *log.fraction);
+    if (asked > *log.free_at_start) {
+      notes.push_back(fmt::format(
+          "KV is planned by its bytes; vLLM itself also asks that {} ({} of the device) are free "
+          "when it begins, and {} were",
+          format_bytes(asked), *log.fraction, format_bytes(*log.free_at_start)));
+    }
+  }
   return notes;
 }
 

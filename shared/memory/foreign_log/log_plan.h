@@ -21,7 +21,7 @@ struct LogOption {
 std::vector<LogOption> options_of_log(const ForeignLog& log);
 
 // What of its layout no option of ours takes, a sentence each: attention in data parallel, pipeline
-// stages, experts over ranks.
+// stages, experts over ranks; and what its server asks for besides.
 std::vector<std::string> log_plan_notes(const ForeignLog& log);
 
 // Where `options` say nothing themselves, the log's, of origin `label`. What it says in a way that
