@@ -335,6 +335,14 @@ void Cohort::kill_all(int signal, Actions& out) {
   }
 }
 
+// Requests that wait for this replica have to see it ready again before their time is up.
+Duration Cohort::longest_delay() const {
+  constexpr Duration kMargin = seconds(2);
+  const Duration hold = options().hold_deadline;
+  const Duration left = hold - started_in_ - started_in_ / 2 - kMargin;
+  return std::max<Duration>(std::min(left, hold / 2), seconds(1));
+}
+
 // The last process is gone.
 void Cohort::buried(TimePoint now, Actions& out) {
   out.emplace_back(DropSegment{setup_.replica, incarnation_});
@@ -350,7 +358,7 @@ void Cohort::buried(TimePoint now, Actions& out) {
   last_cause_ = find_root_cause(words);
   has_new_cause_ = true;
   ended_by_fault_ = last_cause_->is_own_fault;
-  const std::optional<Duration> delay = policy_.next_delay(last_cause_->code, now);
+  const std::optional<Duration> delay = policy_.next_delay(last_cause_->code, now, longest_delay());
   std::string next = "it is not started again";
   if (delay) {
     state_ = CohortState::waiting;

@@ -140,6 +140,7 @@ class Cohort {
   bool is_mute() const;
   void settle(TimePoint now, Actions& out);
   void buried(TimePoint now, Actions& out);
+  Duration longest_delay() const;
   void rest(TimePoint now, Actions& out);
   void condemn(std::int64_t rank, Error verdict, TimePoint now, Actions& out);
   void check_loading(TimePoint now, Actions& out);

@@ -71,7 +71,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
   const std::filesystem::path runtime = runtime_folder(options.values);
   const std::filesystem::path state = state_folder(options.values);
   InstanceLock lock = TRY(InstanceLock::take(runtime));
-  TRY(make_private_folder(state));
+  InstanceLock state_lock = TRY(InstanceLock::take_state(state));
   LogFile log_file = TRY(LogFile::open(state / "plimsolld.log", kLogBytesMax));
   Journal journal = TRY(Journal::open(state));
   std::string endpoint = control_endpoint(runtime);
@@ -91,6 +91,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
   setup.last_generation = journal.last_number();
   setup.committed = journal.committed();
   return std::unique_ptr<Daemon>(new Daemon({.lock = std::move(lock),
+                                             .state_lock = std::move(state_lock),
                                              .inherited = std::move(inherited),
                                              .channel = std::move(channel),
                                              .log_file = std::move(log_file),

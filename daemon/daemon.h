@@ -40,6 +40,7 @@ class Daemon {
  private:
   struct Parts {
     InstanceLock lock;
+    InstanceLock state_lock;
     InheritedDescriptors inherited;
     Channel channel;
     LogFile log_file;

@@ -95,6 +95,7 @@ void Deployment::start(TimePoint now, Actions& out) {
   state_ = DeploymentState::loading;
   for (Cohort& cohort : cohorts_) cohort.start(++incarnations_, now, out);
   router_.start(++incarnations_, now, out);
+  hold_until_ = now + plan().options.values.hold_deadline;
 }
 
 void Deployment::child_started(const ChildId& child, std::int64_t pid, TimePoint now,
@@ -228,19 +229,24 @@ bool Deployment::is_ready(const Cohort& cohort) const {
          !(change_ && change_->unproved.contains(cohort.replica()));
 }
 
+bool Deployment::is_dying() const {
+  return std::any_of(cohorts_.begin(), cohorts_.end(),
+                     [](const Cohort& c) { return c.state() == CohortState::dying; });
+}
+
 bool Deployment::all_ready() const {
   return std::all_of(cohorts_.begin(), cohorts_.end(),
                      [](const Cohort& c) { return c.state() == CohortState::ready; });
 }
 
 void Deployment::note_faults(TimePoint now) {
+  if (const std::optional<RootCause> cause = router_.take_cause()) {
+    last_fault_ = LastFault{cause->message, -1, -1, now};
+  }
   for (Cohort& cohort : cohorts_) {
     if (const std::optional<RootCause> cause = cohort.take_cause()) {
       last_fault_ = LastFault{cause->message, cohort.replica(), cause->rank, now};
     }
-  }
-  if (const std::optional<RootCause> cause = router_.take_cause()) {
-    last_fault_ = LastFault{cause->message, -1, -1, now};
   }
 }
 
@@ -272,6 +278,8 @@ void Deployment::settle(TimePoint now, Actions& out) {
     state_ = DeploymentState::serving;
     has_served_ = true;
   }
+  // Who waits in the listening socket can be served by either generation: let in, only by this one.
+  holds_clients_ = setup_.can_go_back && !has_served_ && now < hold_until_;
   publish(out);
   if (is_up && !is_proved_ && !is_moving()) probe(now, out);
 }
@@ -281,7 +289,9 @@ bool Deployment::check_failed(TimePoint now, Actions& out) {
   const auto is_failed = [](const Cohort& c) { return c.state() == CohortState::failed; };
   const auto failed = std::find_if(cohorts_.begin(), cohorts_.end(), is_failed);
   const bool all_failed = std::all_of(cohorts_.begin(), cohorts_.end(), is_failed);
-  if (failed != cohorts_.end() && (!has_served_ || all_failed)) {
+  // While a change is watched, what was there before comes back instead.
+  const bool is_final = !has_served_ || (all_failed && change_state() != ChangeState::moved);
+  if (failed != cohorts_.end() && is_final) {
     const RootCause& cause = *failed->last_cause();
     fail({cause.code, fmt::format("replica {}: {}", failed->replica(), cause.message)}, now, out);
     return true;
@@ -340,7 +350,10 @@ void Deployment::publish(Actions& out) {
   if (router_.state() != RouterState::listening && !is_draining) return;
   Replicas table;
   table.deployment_state = deployment_state_name(state_);
-  if (failure_) {
+  if (holds_clients_) {
+    table.deployment_state = "held";
+    table.reason = "the model is being loaded";
+  } else if (failure_ && !setup_.can_go_back) {
     // Whoever waits is told at once why nothing will come.
     table.deployment_state = deployment_state_name(DeploymentState::failed);
     table.reason = failure_->message;
@@ -388,6 +401,7 @@ std::optional<TimePoint> Deployment::next_deadline() const {
     if (!is_restart || is_wanted) consider(cohort.next_deadline());
   }
   consider(router_.next_deadline());
+  if (holds_clients_ && stop_phase_ == StopPhase::none) consider(hold_until_);
   if (is_moving() && stop_phase_ == StopPhase::none) {
     if (change_->phase == MovePhase::leaving) consider(change_->leave_by);
     if (change_->probe != 0 || change_->probes_failed > 0) consider(change_->probe_at);

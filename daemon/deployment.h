@@ -40,6 +40,9 @@ class Deployment {
     std::string runtime;
     std::uint64_t seed = 0;
     int starts_max = 5;  // of each replica, before it has been ready
+    // Another deployment takes its place on the same socket where it fails: until it has served it
+    // lets nobody in, for as long as clients may be held.
+    bool can_go_back = false;
   };
   // `incarnations` is the daemon's counter; it and `strangers` outlive the deployment.
   Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations, Strangers& strangers);
@@ -99,6 +102,10 @@ class Deployment {
   // Terms that are not what was planned, beyond their tolerance; of the last ranks that loaded.
   const std::vector<Drift>& drifts() const { return drifts_; }
   std::optional<TimePoint> next_deadline() const;
+  // A replica has died whose cause is not known yet.
+  bool is_dying() const;
+  // From here on nothing takes its place where it fails.
+  void cut_way_back() { setup_.can_go_back = false; }
 
  private:
   enum class StopPhase { none, router, workers, terminated, killed };
@@ -195,6 +202,8 @@ class Deployment {
   StopPhase stop_phase_ = StopPhase::none;
   TimePoint stop_at_;  // when the present phase of stopping ends
   bool is_followed_ = false;
+  bool holds_clients_ = false;
+  TimePoint hold_until_;
   std::optional<Change> change_;
   std::string published_;
   std::string published_to_;

@@ -32,6 +32,7 @@ void Deployment::signal_workers(int signal, TimePoint now, Actions& out) {
 
 void Deployment::fail(Error error, TimePoint now, Actions& out) {
   failure_ = std::move(error);
+  is_followed_ = setup_.can_go_back;
   terminate(now, out);
 }
 

@@ -47,8 +47,18 @@ void remove_leftovers(const std::filesystem::path& runtime) {
 }  // namespace
 
 Result<InstanceLock> InstanceLock::take(const std::filesystem::path& runtime) {
-  TRY(make_private_folder(runtime));
-  const std::filesystem::path path = runtime / "lock";
+  InstanceLock lock = TRY(take(runtime, {"runtime", "lock", "--runtime-dir"}));
+  remove_leftovers(runtime);
+  return lock;
+}
+
+Result<InstanceLock> InstanceLock::take_state(const std::filesystem::path& state) {
+  return take(state, {"state", "state.lock", "--state-dir"});
+}
+
+Result<InstanceLock> InstanceLock::take(const std::filesystem::path& folder, const Use& use) {
+  TRY(make_private_folder(folder));
+  const std::filesystem::path path = folder / use.file;
   for (int i = 0; i < kTriesMax; ++i) {
     UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (!fd) {
@@ -56,9 +66,9 @@ Result<InstanceLock> InstanceLock::take(const std::filesystem::path& runtime) {
     }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       return unavailable(
-          fmt::format("{} uses the runtime folder {}: end it with `plimsoll stop "
-                      "--all`, or choose another --runtime-dir",
-                      owner_of(fd.get()), runtime.string()));
+          fmt::format("{} uses the {} folder {}: end it with `plimsoll stop --all`, or choose "
+                      "another {} (each deployment has folders of its own)",
+                      owner_of(fd.get()), use.folder, folder.string(), use.option));
     }
     if (!is_same_file(fd.get(), path)) continue;
     const std::string pid = std::to_string(::getpid());
@@ -68,7 +78,6 @@ Result<InstanceLock> InstanceLock::take(const std::filesystem::path& runtime) {
     if (!is_written) {
       return unavailable(fmt::format("write {}: {}", path.string(), std::strerror(errno)));
     }
-    remove_leftovers(runtime);
     return InstanceLock(std::move(fd), path);
   }
   return unavailable(fmt::format("lock {}: it is being replaced all the time", path.string()));

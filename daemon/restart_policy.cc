@@ -24,7 +24,7 @@ void RestartPolicy::became_ready(TimePoint now) {
   ready_since_ = now;
 }
 
-std::optional<Duration> RestartPolicy::next_delay(Code cause, TimePoint now) {
+std::optional<Duration> RestartPolicy::next_delay(Code cause, TimePoint now, Duration longest) {
   // What has fitted before fits again when others give their memory back.
   const bool may_fit = cause == Code::does_not_fit && was_ever_ready_;
   if (is_permanent(cause) && !may_fit) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<Duration> RestartPolicy::next_delay(Code cause, TimePoint now) {
   // 0.8 to 1.2, so that replicas that died together do not load together.
   const double uniform = static_cast<double>(random_() >> 11) * 0x1p-53;
   const double jittered = static_cast<double>(delay.count()) * (0.8 + 0.4 * uniform);
-  return std::min(Duration(static_cast<Duration::rep>(jittered)), kDelayMax);
+  return std::min({Duration(static_cast<Duration::rep>(jittered)), longest, kDelayMax});
 }
 
 }  // namespace plimsoll

@@ -24,8 +24,8 @@ class RestartPolicy {
   RestartPolicy(std::uint64_t seed, int starts_max) : random_(seed), starts_max_(starts_max) {}
 
   void became_ready(TimePoint now);
-  // Something died of that cause. Nothing: do not try again.
-  std::optional<Duration> next_delay(Code cause, TimePoint now);
+  // Something died of that cause. Nothing: do not try again. No delay is longer than `longest`.
+  std::optional<Duration> next_delay(Code cause, TimePoint now, Duration longest = kDelayMax);
 
   int failures() const { return failures_; }  // in a row
 

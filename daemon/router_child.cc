@@ -13,6 +13,8 @@ namespace {
 
 // The router sends its figures each second. Under a full processor it may be late.
 constexpr Duration kSilenceMin = seconds(10);
+// It loads nothing, and whoever connects meanwhile waits: however often it dies.
+constexpr Duration kLongestDelay = milliseconds(500);
 
 }  // namespace
 
@@ -117,7 +119,7 @@ void RouterChild::buried(TimePoint now, Actions& out) {
   has_new_cause_ = true;
   // There is only one router: "rank 0" says nothing.
   last_cause_->message.replace(0, std::string_view("rank 0").size(), "router");
-  const std::optional<Duration> delay = policy_.next_delay(last_cause_->code, now);
+  const std::optional<Duration> delay = policy_.next_delay(last_cause_->code, now, kLongestDelay);
   std::string next = "it is not started again";
   if (delay) {
     state_ = RouterState::waiting;

@@ -82,7 +82,9 @@ const char* Supervisor::operation_name() const {
 
 std::optional<TimePoint> Supervisor::next_deadline() const {
   std::optional<TimePoint> next = deployment_ ? deployment_->next_deadline() : std::nullopt;
-  for (const std::optional<TimePoint>& own : {operation_.commit_at, operation_.plan_again_at}) {
+  std::optional<TimePoint> watch;
+  if (operation_.watch) watch = operation_.watch->next_look();
+  for (const std::optional<TimePoint>& own : {watch, operation_.plan_again_at}) {
     if (own) next = std::min(next.value_or(*own), *own);
   }
   return next;
@@ -135,6 +137,7 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   operation_.path = *path;
   if (operation_.is_dry_run) return finish_dry_run();
   if (operation_.path != ChangePath::restart) return begin_change(now);
+  remember_previous();
   log(LogLevel::info, fmt::format("{}: the running requests are finished first", operation_name()));
   begin_stop({.is_followed = true}, now);
 }
@@ -199,7 +202,8 @@ void Supervisor::create_deployment(TimePoint now) {
       .instance = setup_.instance,
       .runtime = setup_.runtime,
       .seed = setup_.seed + static_cast<std::uint64_t>(generation_) * 1000,
-      .starts_max = can_go_back ? kStartsMaxWithPrevious : kStartsMax};
+      .starts_max = can_go_back ? kStartsMaxWithPrevious : kStartsMax,
+      .can_go_back = can_go_back};
   deployment_ = std::make_unique<Deployment>(*operation_.plan, setup, incarnations_, strangers_);
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   reported_percent_ = -1;
@@ -285,8 +289,8 @@ void Supervisor::settle(TimePoint now) {
     if (operation_.is_in_place) {
       watch_change(now);
     } else {
-      if (state == DeploymentState::serving && operation_.is_launched) watch_target(now);
-      if (state != DeploymentState::serving && operation_.commit_at) watch_target(now);
+      const bool is_up = state == DeploymentState::serving || operation_.watch;
+      if (is_up && operation_.is_launched) watch_target(now);
     }
     if (state == DeploymentState::stopped || state == DeploymentState::failed) {
       deployment_gone(now);
@@ -351,7 +355,7 @@ void Supervisor::target_failed(const Error& error, TimePoint now) {
                                      generation_, error.message, operation_.previous->generation));
     operation_.failure = error;
     operation_.plan = operation_.previous->plan;
-    operation_.commit_at.reset();
+    operation_.watch.reset();
     operation_.given.reset();
     operation_.is_in_place = false;
     return launch(now);
@@ -379,29 +383,9 @@ void Supervisor::target_failed(const Error& error, TimePoint now) {
   report(now);
 }
 
-// Whoever has something to go back to is watched for a while before it counts as done.
-void Supervisor::watch_target(TimePoint now) {
-  if (!operation_.previous || operation_.failure) return target_serves(now);
-  if (operation_.verdict) return;  // it is being taken back
-  if (!operation_.commit_at) {
-    serving_since_ = now;
-    operation_.commit_at = now + kWatchTime;
-    return;
-  }
-  const std::optional<LastFault>& fault = deployment_->last_fault();
-  const bool has_failed = deployment_->state() != DeploymentState::serving || fault.has_value();
-  if (has_failed) {
-    operation_.commit_at.reset();
-    operation_.verdict =
-        unavailable(fmt::format("it failed within {:.0f} s of serving: {}", to_seconds(kWatchTime),
-                                fault ? fault->message : deployment_state_name(state())));
-    return begin_stop({.is_followed = true}, now);
-  }
-  if (now >= *operation_.commit_at) target_serves(now);
-}
-
 void Supervisor::target_serves(TimePoint now) {
-  if (!operation_.commit_at && !operation_.is_in_place) serving_since_ = now;
+  if (!operation_.watch && !operation_.is_in_place) serving_since_ = now;
+  deployment_->cut_way_back();
   record_serving(serving_since_);
   commit();
   Json result = operation_.result.is_null() ? Json::object() : operation_.result;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/change_watch.h"
 #include "daemon/deployment.h"
 #include "daemon/events.h"
 #include "daemon/memory_wait.h"
@@ -19,9 +20,6 @@
 #include "shared/options/option_diff.h"
 
 namespace plimsoll {
-
-// A fault of a new generation in its first seconds takes it back.
-constexpr Duration kWatchTime = seconds(2);
 
 class Supervisor {
  public:
@@ -82,7 +80,7 @@ class Supervisor {
     std::optional<OptionSet> given;      // what a next daemon is given, once this is in operation
     Json result;                         // of the Reply, as far as it is known
     bool is_dry_run = false;             // only planned
-    std::optional<TimePoint> commit_at;  // the target serves and is watched until then
+    std::optional<ChangeWatch> watch;    // the target serves, and may still be taken back
     std::optional<Error> verdict;        // why what serves is taken back
     std::optional<TimePoint> paused_at;  // since then nothing serves
     std::optional<Duration> pause;       // how long that was
@@ -121,6 +119,9 @@ class Supervisor {
   void begin_change(TimePoint now);
   void watch_change(TimePoint now);
   void change_failed(TimePoint now);
+  void watch_target(TimePoint now);
+  std::optional<Error> look_at_target(TimePoint now, bool& is_committed);
+  void remember_previous();
   void note_pause(TimePoint now);
   void finish_dry_run();
   bool refuse_while_busy(const std::string& peer, const char* verb);
@@ -151,7 +152,6 @@ class Supervisor {
   void settle(TimePoint now);
   void deployment_gone(TimePoint now);
   void target_failed(const Error& error, TimePoint now);
-  void watch_target(TimePoint now);
   void target_serves(TimePoint now);
   void finish(std::int64_t code, const std::string& message, const Json& result = {});
   void exit(int code);

@@ -60,10 +60,14 @@ void Supervisor::finish_dry_run() {
   finish(0, "it fits; " + how, std::move(result));
 }
 
+// What has never served is nothing to go back to.
+void Supervisor::remember_previous() {
+  if (operation_.previous || !deployment_->has_served()) return;
+  operation_.previous = Previous{options_, deployment_->plan(), generation_, record_};
+}
+
 void Supervisor::begin_change(TimePoint now) {
-  if (!operation_.previous) {
-    operation_.previous = Previous{options_, deployment_->plan(), generation_, record_};
-  }
+  remember_previous();
   const LaunchPlan& plan = *operation_.plan;
   const Duration pause = predicted_pause(operation_.path);
   operation_.result.set("predicted_pause_s", to_seconds(pause));
@@ -98,28 +102,56 @@ void Supervisor::watch_change(TimePoint now) {
     return target_serves(now);
   }
   if (state != State::moved) return;
-  if (!operation_.commit_at) {
+  if (!operation_.watch) {
     if (!is_serving) return;
     if (operation_.pause) serving_since_ = now;
-    operation_.commit_at = now + kWatchTime;
+    operation_.watch = ChangeWatch(now);
     log(LogLevel::info, fmt::format("generation {} serves; it is watched for {:.0f} s", generation_,
-                                    to_seconds(kWatchTime)));
+                                    to_seconds(ChangeWatch::kWatchTime)));
     return;
   }
-  const std::optional<LastFault>& fault = deployment_->last_fault();
-  const bool has_died =
-      fault && fault->replica >= 0 && fault->at + kWatchTime >= *operation_.commit_at;
-  if (has_died || !is_serving) {
-    operation_.commit_at.reset();
-    const Error why = unavailable(
-        fmt::format("it failed within {:.0f} s of serving: {}", to_seconds(kWatchTime),
-                    has_died ? fault->message : deployment_state_name(deployment_->state())));
-    deployment_->revert(why, now, out_);
+  bool is_committed = false;
+  if (std::optional<Error> why = look_at_target(now, is_committed)) {
+    deployment_->revert(std::move(*why), now, out_);
     return change_failed(now);
   }
-  if (now < *operation_.commit_at) return;
+  if (!is_committed) return;
   deployment_->end_change(out_);
   target_serves(now);
+}
+
+// Likewise of a deployment that was started anew, where there is something to go back to.
+void Supervisor::watch_target(TimePoint now) {
+  if (!operation_.previous || operation_.failure) return target_serves(now);
+  if (operation_.verdict) return;  // it is being taken back
+  if (!operation_.watch) {
+    serving_since_ = now;
+    operation_.watch = ChangeWatch(now);
+    return;
+  }
+  bool is_committed = false;
+  operation_.verdict = look_at_target(now, is_committed);
+  if (operation_.verdict) return begin_stop({.is_followed = true}, now);
+  if (is_committed) target_serves(now);
+}
+
+// Why the target, which serves or has served, is to be taken back.
+std::optional<Error> Supervisor::look_at_target(TimePoint now, bool& is_committed) {
+  const std::optional<LastFault>& fault = deployment_->last_fault();
+  const bool is_of_replica = fault && fault->replica >= 0;
+  ChangeWatch::Seen seen{.is_serving = deployment_->state() == DeploymentState::serving,
+                         .is_dying = deployment_->is_dying()};
+  if (is_of_replica) seen.replica_fault_at = fault->at;
+  const ChangeWatch::Verdict verdict = operation_.watch->look(seen, now);
+  is_committed = verdict == ChangeWatch::Verdict::commit;
+  if (verdict != ChangeWatch::Verdict::take_back) return std::nullopt;
+  operation_.watch.reset();
+  const std::string what = is_of_replica
+                               ? fmt::format("replica {}: {}", fault->replica, fault->message)
+                               : fmt::format("it does not serve any more, it is {}: {}",
+                                             deployment_state_name(deployment_->state()), reason());
+  return unavailable(fmt::format("it failed within {:.0f} s of serving: {}",
+                                 to_seconds(ChangeWatch::kWatchTime), what));
 }
 
 void Supervisor::change_failed(TimePoint now) {
@@ -128,7 +160,7 @@ void Supervisor::change_failed(TimePoint now) {
   log(LogLevel::error, fmt::format("generation {} failed: {}; going back to generation {}",
                                    generation_, error.message, operation_.previous->generation));
   operation_.failure = error;
-  operation_.commit_at.reset();
+  operation_.watch.reset();
   operation_.given.reset();
   generation_ = operation_.previous->generation;
   options_ = operation_.previous->options;

@@ -103,6 +103,8 @@ void Supervisor::stop_command(const std::string& peer, const Json& arguments, Ti
     return reply(peer, kNotRunning, "no deployment runs");
   }
   if (operation_.kind != OperationKind::none) {
+    // What has not been committed is not what the next start is to run.
+    if (operation_.previous) options_ = operation_.previous->options;
     finish(exit_code(Code::unavailable),
            fmt::format("the {} was ended by `plimsoll stop`", operation_name()));
   }

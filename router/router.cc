@@ -156,10 +156,12 @@ class Loop {
   }
 
   // Clients of a router that was started again wait in the socket until it knows the replicas:
-  // otherwise it would refuse what it could serve in a moment.
+  // otherwise it would refuse what it could serve in a moment. Where another router may still be
+  // the one to serve them, they wait until that is decided.
   void daemon_message(const Message& message) {
     service_.daemon_message(message, now());
-    if (!std::holds_alternative<Replicas>(message) || is_accepting_) return;
+    const auto* table = std::get_if<Replicas>(&message);
+    if (table == nullptr || table->deployment_state == "held" || is_accepting_) return;
     is_accepting_ = true;
     server_.start();
   }

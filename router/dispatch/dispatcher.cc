@@ -73,7 +73,6 @@ Status Dispatcher::admit(std::int64_t count) const {
 void Dispatcher::submit(Generate generate, TimePoint now) {
   const std::uint64_t id = generate.id;
   Request request(std::move(generate));
-  request.arrived = now;
   request.waiting_since = now;
   CHECK(requests_.emplace(id, std::move(request)).second);
   queue_.push_back(id);
@@ -86,7 +85,6 @@ bool Dispatcher::submit_to(std::int64_t replica, Generate generate, TimePoint no
   const std::uint64_t id = generate.id;
   Request request(std::move(generate));
   request.pinned = true;
-  request.arrived = now;
   request.waiting_since = now;
   const auto [place, added] = requests_.emplace(id, std::move(request));
   CHECK(added);
@@ -415,7 +413,7 @@ void Dispatcher::tick(TimePoint now) {
     const Request& request = requests_.at(id);
     const bool no_replica =
         none_ready && now - std::max(request.waiting_since, none_ready_since_) > limits_.hold_max;
-    if (!no_replica && now - request.arrived <= limits_.queue_max) continue;
+    if (!no_replica && now - request.waiting_since <= limits_.queue_max) continue;
     fail(id, unavailable(none_ready ? "no replica became ready in time (--hold-deadline)"
                                     : "no replica had room for this request in time"));
   }

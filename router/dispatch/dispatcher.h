@@ -31,7 +31,7 @@ struct DispatchLimits {
   std::optional<std::int64_t> running_max;  // of a replica, where it is an option: all sent at once
   std::int64_t unstarted_max = 16;          // sent to a replica without a token yet, else
   Duration hold_max = seconds(60);          // to wait for any replica to become ready
-  Duration queue_max = std::chrono::hours(1);  // to wait in all
+  Duration queue_max = std::chrono::hours(1);  // to wait for room, at a stretch
   ResumeLimits resume;
 };
 
@@ -113,7 +113,6 @@ class Dispatcher {
     Place place = Place::queue;
     bool pinned = false;
     bool started = false;  // on its present replica
-    TimePoint arrived;
     TimePoint waiting_since;
   };
   using Requests = std::map<std::uint64_t, Request>;

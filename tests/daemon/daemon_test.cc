@@ -87,6 +87,20 @@ TEST_F(DaemonTest, ASecondDaemonOfTheFolderIsRefused) {
   EXPECT_EQ(wait_exit(), 0);
 }
 
+TEST_F(DaemonTest, ASecondDaemonOfTheRecordsIsRefusedAndTouchesNone) {
+  launch();
+  (void)ask("status");
+  OptionSet others = options_;
+  others.values.runtime_dir = (folder_.path() / "other-run").string();
+  const auto second = Daemon::create(others, folder_.path());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::unavailable);
+  EXPECT_NE(second.error().message.find("--state-dir"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_empty(others.values.runtime_dir));
+  EXPECT_EQ(ask("stop", Json::object({{"all", true}})).exit_code, 0);
+  EXPECT_EQ(wait_exit(), 0);
+}
+
 TEST_F(DaemonTest, WorkersThatFailForGoodFailTheStartAndAreLogged) {
   SKIP_WITHOUT(default_model_path());
   program("plimsoll-worker", "echo 'cannot do that' >&2; exit 78");

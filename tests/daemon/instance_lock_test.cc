@@ -47,6 +47,23 @@ TEST(InstanceLock, TheFolderIsPrivateAndTheFileGoes) {
   EXPECT_TRUE(InstanceLock::take(runtime));
 }
 
+TEST(InstanceLock, OneDaemonAlsoAFolderOfRecords) {
+  const TempFolder folder;
+  const Result<InstanceLock> runtime = InstanceLock::take(folder.path());
+  ASSERT_TRUE(runtime) << runtime.error().message;
+  std::optional<InstanceLock> state;
+  {
+    Result<InstanceLock> taken = InstanceLock::take_state(folder.path());
+    ASSERT_TRUE(taken) << "one folder may be both: " << taken.error().message;
+    state.emplace(std::move(*taken));
+  }
+  const Result<InstanceLock> second = InstanceLock::take_state(folder.path());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::unavailable);
+  EXPECT_NE(second.error().message.find("pid " + std::to_string(::getpid())), std::string::npos);
+  EXPECT_NE(second.error().message.find("--state-dir"), std::string::npos);
+}
+
 TEST(InstanceLock, LeftSocketsGoAndOtherFilesStay) {
   const TempFolder folder;
   leave_socket(folder.path() / "control");

@@ -34,6 +34,14 @@ TEST(RestartPolicy, DelaysDoubleUpToAMinute) {
   }
 }
 
+TEST(RestartPolicy, NoDelayIsLongerThanWhoWaitsCanWait) {
+  RestartPolicy policy(1, 5);
+  policy.became_ready(kStart);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_LE(*policy.next_delay(Code::unavailable, kStart, seconds(3)), seconds(3)) << i;
+  }
+}
+
 TEST(RestartPolicy, AMinuteOfHealthForgivesEverything) {
   RestartPolicy policy(1, 5);
   for (int i = 0; i < 4; ++i) (void)policy.next_delay(Code::internal, kStart);

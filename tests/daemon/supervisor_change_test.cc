@@ -23,7 +23,7 @@ TEST(SupervisorChange, BesideTheNewReplicaIsProvedBeforeTheOldOneDrains) {
   EXPECT_TRUE(h.replies.empty());
   h.let_leave();
   EXPECT_EQ(h.table(), "1 ready");
-  h.pass_for(kWatchTime);
+  h.pass_for(ChangeWatch::kWatchTime);
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
   EXPECT_EQ(h.replies[0].result.find("path")->as_string(), "beside");
@@ -82,7 +82,7 @@ TEST(SupervisorChange, RollingMovesOneReplicaAtATimeAndAlwaysServes) {
   EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
   h.answer_probe();
   EXPECT_EQ(h.table(), "0 ready, 1 ready");
-  h.pass_for(kWatchTime);
+  h.pass_for(ChangeWatch::kWatchTime);
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
   EXPECT_EQ(h.replies[0].result.find("pause_s")->as_double(), 0.0);
@@ -128,7 +128,7 @@ TEST(SupervisorChange, OnThePathHoldTheRouterStaysAndIsToldToWait) {
   h.bring_up(0, 1);
   h.answer_probe();
   EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
-  h.pass_for(kWatchTime);
+  h.pass_for(ChangeWatch::kWatchTime);
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].result.find("path")->as_string(), "hold");
   EXPECT_EQ(h.replies[0].result.find("pause_s")->as_double(), 4.0);
@@ -169,7 +169,7 @@ TEST(SupervisorChange, TheRoutersDeathWhileAReplicaProvesItselfIsSurvived) {
   EXPECT_EQ(h.table(), "0 ready, 1 proving");
   for (int i = 0; i < 3; ++i) h.answer_probe();
   h.let_leave();
-  h.pass_for(kWatchTime);
+  h.pass_for(ChangeWatch::kWatchTime);
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
 }
@@ -187,6 +187,131 @@ TEST(SupervisorChange, TheRouterLetsInOnlyWhatFitsBothGenerations) {
   EXPECT_EQ(limit(), 500) << "at once";
   h.die(Harness::worker(1, 0));
   EXPECT_EQ(limit(), 1000) << "it was taken back";
+}
+
+// A death that the rank's mutex tells of at once, and the kernel only when it is done with the
+// memory.
+void die_slowly(Harness& h, std::int64_t replica, int signal) {
+  const ChildId rank = *h.find(Harness::worker(replica, 0));
+  h.handle(ChildDying{rank});
+  h.now += milliseconds(200);
+  h.handle(Tick{});
+  EXPECT_TRUE(h.replies.empty());
+  h.alive.erase(rank);
+  h.handle(ChildExited{rank, {true, signal}});
+}
+
+TEST(SupervisorChange, ADeathInTheWatchedSecondsIsNamed) {
+  for (const std::string path : {"beside", "hold", "restart"}) {
+    Harness h(1);
+    h.memory_available = 100 * kGiB;
+    h.serve(1, 1);
+    h.reconfigure("threads", "3", path);
+    h.let_leave();
+    if (path == "restart") h.bring_up_router();
+    const std::int64_t replica = path == "beside" ? 1 : 0;
+    h.bring_up(replica, 1);
+    h.answer_probe();
+    h.let_leave();
+    ASSERT_EQ(h.supervisor().state(), DeploymentState::serving) << path;
+    die_slowly(h, replica, SIGSEGV);
+    for (int i = 0; i < 5; ++i) {
+      h.pass_for(seconds(1));
+      h.let_leave();
+    }
+    EXPECT_EQ(h.supervisor().generation(), 1) << path;
+    EXPECT_EQ(h.records[2].outcome, Outcome::failed) << path;
+    EXPECT_NE(h.records[2].message.find("SIGSEGV"), std::string::npos) << h.records[2].message;
+    EXPECT_NE(h.records[2].message.find("within 2 s"), std::string::npos) << h.records[2].message;
+  }
+}
+
+TEST(SupervisorChange, TheRoutersDeathInTheWatchedSecondsIsForgiven) {
+  for (const std::string path : {"beside", "hold", "restart"}) {
+    Harness h(1);
+    h.memory_available = 100 * kGiB;
+    h.serve(1, 1);
+    h.reconfigure("threads", "3", path);
+    h.let_leave();
+    if (path == "restart") h.bring_up_router();
+    h.bring_up(path == "beside" ? 1 : 0, 1);
+    h.answer_probe();
+    h.let_leave();
+    h.die(Harness::router());
+    h.pass_for(seconds(1));
+    h.bring_up_router();
+    h.answer_probe();
+    EXPECT_EQ(h.supervisor().state(), DeploymentState::serving) << path;
+    h.pass_for(ChangeWatch::kWatchTime);
+    ASSERT_EQ(h.replies.size(), 1U) << path;
+    EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
+    EXPECT_EQ(h.committed->generation, 2);
+  }
+}
+
+TEST(SupervisorChange, OnThePathRestartNobodyIsLetInBeforeTheNewGenerationServes) {
+  Harness h(1);
+  h.serve(1, 1);
+  h.restart("restart");
+  h.let_leave();
+  h.bring_up_router();
+  const auto said = [&h] {
+    return h.sent<Replicas>(h.peer_of(Harness::router())).back().deployment_state;
+  };
+  EXPECT_EQ(said(), "held");
+  h.bring_up(0, 1);
+  EXPECT_EQ(said(), "held");
+  h.answer_probe();
+  EXPECT_EQ(said(), "serving");
+}
+
+TEST(SupervisorChange, OnThePathRestartWhoWaitsIsServedByWhatComesBack) {
+  Harness h(1);
+  h.serve(1, 1);
+  h.restart("restart");
+  h.let_leave();
+  h.bring_up_router();
+  const std::string router = h.peer_of(Harness::router());
+  h.die(Harness::worker(0, 0), SIGSEGV);
+  for (const Replicas& table : h.sent<Replicas>(router)) EXPECT_EQ(table.deployment_state, "held");
+  ASSERT_EQ(h.sent<Drain>(router).size(), 1U);
+  EXPECT_TRUE(h.sent<Drain>(router)[0].is_followed);
+  h.let_leave();
+  EXPECT_TRUE(h.is_listening);
+  h.bring_up_router();
+  EXPECT_EQ(h.sent<Replicas>(h.peer_of(Harness::router())).back().deployment_state, "loading");
+  h.bring_up(0, 1);
+  h.answer_probe();
+  EXPECT_EQ(h.supervisor().generation(), 1);
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+}
+
+TEST(SupervisorChange, OnThePathRestartClientsAreHeldNoLongerThanTheirDeadline) {
+  Harness h(1);
+  h.serve(1, 1);
+  h.restart("restart");
+  h.let_leave();
+  h.bring_up_router();
+  h.pass_for(h.supervisor().options().values.hold_deadline + seconds(1));
+  EXPECT_EQ(h.sent<Replicas>(h.peer_of(Harness::router())).back().deployment_state, "loading");
+}
+
+TEST(SupervisorChange, AStopInTheMiddleLeavesTheOptionsThatWereCommitted) {
+  for (const std::string path : {"beside", "hold", "restart"}) {
+    Harness h(1);
+    h.memory_available = 100 * kGiB;
+    h.serve(1, 1);
+    h.reconfigure("threads", "3", path);
+    h.let_leave();
+    h.command("stop");
+    for (int i = 0; i < 5; ++i) {
+      h.pass_for(seconds(1));
+      h.let_leave();
+    }
+    EXPECT_EQ(h.supervisor().state(), DeploymentState::stopped) << path;
+    EXPECT_FALSE(h.supervisor().options().values.threads) << path;
+  }
 }
 
 TEST(SupervisorChange, ASignalEndsAChangeThatIsUnderWay) {

@@ -94,7 +94,7 @@ TEST(SupervisorCommands, RestartKeepsThePortAndMakesANewGeneration) {
   EXPECT_EQ(h.alive.size(), 3U);
   h.bring_up(0);
   h.answer_probe();
-  h.pass_for(kWatchTime);
+  h.pass_for(ChangeWatch::kWatchTime);
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 0);
   EXPECT_EQ(h.supervisor().generation(), 2);

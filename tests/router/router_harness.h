@@ -21,7 +21,8 @@ namespace plimsoll {
 
 class RouterHarness {
  public:
-  explicit RouterHarness(Options options = {}, HttpLimits limits = {})
+  explicit RouterHarness(Options options = {}, HttpLimits limits = {},
+                         const std::string& first_state = "loading")
       : folder_("router_" + std::to_string(::getpid())),
         pair_(std::move(*descriptor_pair())),
         daemon_(std::move(*Channel::bind(endpoint("control"), 0600))) {
@@ -32,7 +33,7 @@ class RouterHarness {
     arguments.ends_on_sigterm = false;
     arguments.http = limits;
     thread_ = std::thread([this, arguments] { code_ = run_router(arguments); });
-    start(std::move(options));
+    start(std::move(options), first_state);
   }
   RouterHarness(const RouterHarness&) = delete;
   RouterHarness& operator=(const RouterHarness&) = delete;
@@ -108,7 +109,7 @@ class RouterHarness {
   }
 
  private:
-  void start(Options options) {
+  void start(Options options, const std::string& first_state) {
     const Hello hello = hear<Hello>();
     EXPECT_EQ(hello.role, "router");
     EXPECT_EQ(hello.instance, "test");
@@ -120,7 +121,7 @@ class RouterHarness {
     const Status sent = send_descriptor(pair_.parent.get(), "listener", listener.socket.get());
     EXPECT_TRUE(sent) << sent.error().message;
     url_ = hear<Listening>().url;
-    replicas({}, "loading");  // connections are accepted from here on
+    replicas({}, first_state);  // connections are accepted from here on
   }
 
   FakeRoot folder_;

@@ -14,6 +14,25 @@ TEST(Router, TellsItsAddressAndEndsWithTheDaemon) {
   router.stop();
 }
 
+TEST(Router, LetsNobodyInWhileTheDeploymentIsHeld) {
+  RouterHarness router({}, {}, "held");
+  FakeLeader leader(router.endpoint("leader0"));
+  router.replicas({{0, "proving", leader.endpoint(), 1}}, "held");
+  RawHttp client(router.port());
+  client.post("/v1/completions", R"({"prompt":"xy","max_tokens":1})");
+  router.tell(Probe{7, 0});
+  const Generate probe = leader.next_generate();
+  EXPECT_NE(probe.prompt, byte_ids("xy"));
+  leader.tokens(probe.id, byte_ids("a"), "length");
+  EXPECT_TRUE(router.hear<ProbeResult>().ok);
+  EXPECT_EQ(router.hear<RouterStats>().open_requests, 0);
+  router.replicas({{0, "ready", leader.endpoint(), 1}});
+  const Generate generate = leader.next_generate();
+  EXPECT_EQ(generate.prompt, byte_ids("xy"));
+  leader.tokens(generate.id, byte_ids("a"), "length");
+  EXPECT_EQ(client.answer().status, 200);
+}
+
 TEST(Router, AnswersACompletion) {
   RouterHarness router;
   FakeLeader& leader = router.ready_leader();

@@ -70,6 +70,19 @@ TEST_F(DispatcherTest, HoldingHasADeadline) {
   EXPECT_EQ(errors_[0].code, Code::unavailable);
 }
 
+TEST_F(DispatcherTest, HoursOfAStreamAreNoWait) {
+  table({replica(0)});
+  submit(1);
+  token(0, 1);
+  time_ += std::chrono::hours(2);
+  table({replica(0, "restarting")});
+  dispatcher_.tick(time_);
+  table({replica(0, "ready", 2)});
+  take();
+  EXPECT_TRUE(failed_.empty());
+  EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}, {0, 1}}));
+}
+
 TEST_F(DispatcherTest, TheHoldDeadlineChangesLive) {
   table({replica(0)});
   submit(1);
