@@ -72,6 +72,7 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   ++starts_;
   started_at_ = now;
   state_ = CohortState::loading;
+  is_proved_ = false;
   was_killed_ = false;
   killed_at_ = TimePoint();
   is_stuck_said_ = false;

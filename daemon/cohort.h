@@ -93,6 +93,8 @@ class Cohort {
   void commit(Blocks kv_blocks, Tokens context_length, TimePoint now, Actions& out);
   // Or that they can't have what they need.
   void refuse(const Error& error, TimePoint now, Actions& out);
+  // This start has answered a test request.
+  void prove() { is_proved_ = true; }
 
   // Finish what runs, then leave; an error only if it never happens (the caller has the deadline).
   void drain(milliseconds deadline, TimePoint now, Actions& out);
@@ -111,6 +113,7 @@ class Cohort {
   std::int64_t restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
   Duration started_in() const { return started_in_; }  // from the spawn to the last Ready; 0: never
   bool has_processes() const;
+  bool is_proved() const { return is_proved_; }
   const std::vector<Worker>& workers() const { return workers_; }
   Blocks kv_blocks() const { return kv_blocks_; }  // committed in this incarnation, else 0
   const LeaderFigures& figures() const { return figures_; }
@@ -161,6 +164,7 @@ class Cohort {
   std::string endpoint_;
   Blocks kv_blocks_ = 0;
   Tokens context_length_ = 0;  // committed with them
+  bool is_proved_ = false;
   bool is_ended_ = false;
   bool holds_ = false;
   std::int64_t ping_sequence_ = 0;

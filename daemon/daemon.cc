@@ -15,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "daemon/model_identity.h"
 #include "daemon/planner.h"
 #include "daemon/status_report.h"
 #include "shared/base/file.h"
@@ -63,7 +64,8 @@ std::string stamped(LogLevel level, const std::string& line) {
 }  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
-                                               std::filesystem::path programs) {
+                                               std::filesystem::path programs,
+                                               std::string config_file) {
   InheritedDescriptors inherited = take_inherited_descriptors();
   UniqueFd signals = TRY(stop_signals());
   UniqueFd deaths(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -90,6 +92,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
   setup.started_unix = unix_seconds();
   setup.last_generation = journal.last_number();
   setup.committed = journal.committed();
+  setup.config_file = std::move(config_file);
   return std::unique_ptr<Daemon>(new Daemon({.lock = std::move(lock),
                                              .state_lock = std::move(state_lock),
                                              .inherited = std::move(inherited),
@@ -120,6 +123,8 @@ int Daemon::run() {
     if (exit_code_) break;
     service_.alive(now());
     wait(has_more ? Duration(0) : kWaitMax);
+    if (refusing_fd() >= 0) refuser_.serve(refusing_fd(), why_nothing_serves(), now());
+    refuser_.look(now());
     take_signals();
     // What a child has said counts before the fact that it has ended.
     (void)take_messages();
@@ -130,7 +135,24 @@ int Daemon::run() {
     const std::optional<TimePoint> deadline = supervisor_.next_deadline();
     if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{marks()});
   }
+  if (is_final(*exit_code_) && http_.unserved() >= 0) {
+    refuser_.finish(http_.unserved(), why_nothing_serves(), kFarewellTime);
+  }
   return *exit_code_;
+}
+
+// Where clients may connect although nothing runs, and nothing is on its way.
+int Daemon::refusing_fd() const {
+  const DeploymentState state = supervisor_.state();
+  const bool is_down = state == DeploymentState::stopped || state == DeploymentState::failed;
+  return is_down ? http_.unserved() : -1;
+}
+
+std::string Daemon::why_nothing_serves() const {
+  const std::string reason = supervisor_.reason();
+  return fmt::format("nothing is served: the deployment is {}{}{}",
+                     deployment_state_name(supervisor_.state()), reason.empty() ? "" : ": ",
+                     reason);
 }
 
 void Daemon::wait(Duration longest) {
@@ -145,7 +167,14 @@ void Daemon::wait(Duration longest) {
       wanted.push_back({.fd = child.process.error_output(), .events = POLLIN, .revents = 0});
     }
   }
+  if (refusing_fd() >= 0 && refuser_.has_room()) {
+    wanted.push_back({.fd = refusing_fd(), .events = POLLIN, .revents = 0});
+  }
+  for (const int client : refuser_.descriptors()) {
+    wanted.push_back({.fd = client, .events = POLLIN, .revents = 0});
+  }
   TimePoint until = now() + longest;
+  if (refuser_.open() > 0) until = std::min(until, refuser_.next_deadline());
   for (const std::optional<TimePoint>& at :
        {supervisor_.next_deadline(), service_.next_deadline()}) {
     if (at) until = std::min(until, *at);
@@ -274,6 +303,8 @@ void Daemon::act(BindListener&& action) {
   events_.push_back(ListenerBound{http_.open(action.host, action.port)});
 }
 
+void Daemon::act(KeepListener&&) { http_.keep(); }
+
 // Then nothing is served any more, and what was kept for it goes too.
 void Daemon::act(CloseListener&& action) {
   http_.close({.daemon_ends = action.daemon_ends});
@@ -327,6 +358,10 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
   if (failed != segment_errors_.end()) return failed->second;
   // During a change replicas of two plans live.
   const Cohort* cohort = supervisor_.deployment()->find_cohort(child.replica);
+  if (cohort != nullptr) {
+    const LaunchPlan& plan = cohort->plan();
+    TRY(check_model_identity(plan.options.values.model, plan.model_identity));
+  }
   const int weights =
       cohort == nullptr ? -1 : weights_.block_of(cohort->plan(), cohort->index(), child.rank);
   if (weights >= 0) start.descriptors.push_back({"weights", weights});
@@ -384,7 +419,9 @@ void Daemon::act(Exit&& action) { exit_code_ = action.code; }
 void Daemon::save_state() {
   const Status saved =
       write_file(parts_.state / "state.json", dump_json(status_json(supervisor_, now()), 2) + "\n");
-  if (!saved) log(LogLevel::warning, "save the state: " + saved.error().message);
+  if (!saved && !is_state_bad_) log(LogLevel::warning, "save the state: " + saved.error().message);
+  if (saved && is_state_bad_) log(LogLevel::info, "the state is saved again");
+  is_state_bad_ = !saved;
 }
 
 void Daemon::log(LogLevel level, const std::string& line) {

@@ -17,6 +17,7 @@
 #include "daemon/journal.h"
 #include "daemon/log_file.h"
 #include "daemon/oom_watch.h"
+#include "daemon/refuser.h"
 #include "daemon/service_notify.h"
 #include "daemon/supervisor.h"
 #include "daemon/weight_store.h"
@@ -30,8 +31,10 @@ class Daemon {
  public:
   // Takes the runtime folder and binds the control socket. `programs` is the folder of the worker
   // and the router. Errors: unavailable where another daemon has the runtime folder.
+  // `config_file`: the one that the options are from, and a next daemon's will be; absolute.
   static Result<std::unique_ptr<Daemon>> create(const OptionSet& options,
-                                                std::filesystem::path programs);
+                                                std::filesystem::path programs,
+                                                std::string config_file = "");
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
@@ -74,6 +77,7 @@ class Daemon {
 
   void act(MakePlan&& action);
   void act(BindListener&& action);
+  void act(KeepListener&& action);
   void act(CloseListener&& action);
   void act(CreateSegment&& action);
   void act(AbortSegment&& action);
@@ -90,6 +94,8 @@ class Daemon {
   void act(Exit&& action);
   Result<std::int64_t> spawn(const ChildId& child);
   void save_state();
+  int refusing_fd() const;
+  std::string why_nothing_serves() const;
   void journal_said(const Status& status);
   void log(LogLevel level, const std::string& line);
 
@@ -98,6 +104,7 @@ class Daemon {
   ServiceNotify service_;
   ChildTable children_;
   HttpSocket http_;
+  Refuser refuser_;
   WeightStore weights_;
   OomWatch oom_;
   std::map<std::int64_t, Segment> segments_;  // by replica
@@ -105,6 +112,7 @@ class Daemon {
   std::deque<Event> events_;
   bool is_dirty_ = false;  // the state is to be saved
   bool is_journal_bad_ = false;
+  bool is_state_bad_ = false;
   std::optional<int> exit_code_;
 };
 

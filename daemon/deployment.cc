@@ -6,17 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "daemon/root_cause.h"
 #include "shared/control/codec.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr Duration kProbeTime = seconds(60);
-constexpr Duration kProbeRetry = milliseconds(500);
-constexpr int kProbesMax = 5;
-
-}  // namespace
+namespace {}  // namespace
 
 const char* deployment_state_name(DeploymentState state) {
   static constexpr const char* kNames[] = {"planned",  "loading", "warming", "serving",
@@ -176,7 +169,8 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
       router_.hello(peer, now, out);
       // The answer to a probe may be lost with its former connection.
       is_probing_ = false;
-      if (change_) change_->probe = 0;
+      proof_.sequence = 0;
+      if (change_) change_->proof.sequence = 0;
       // And so may the word that it is to end.
       if (stop_phase_ == StopPhase::router) {
         const auto left = std::chrono::ceil<milliseconds>(std::max(stop_at_ - now, Duration(0)));
@@ -223,10 +217,16 @@ void Deployment::tick(TimePoint now, Actions& out) {
 
 // ---- decisions ----
 
-// One that has not proved itself after a change is ready for probes only.
+// One that has not proved itself is ready for probes only; but of a deployment that ends nobody
+// asks for more than to finish.
 bool Deployment::is_ready(const Cohort& cohort) const {
-  return cohort.state() == CohortState::ready &&
-         !(change_ && change_->unproved.contains(cohort.replica()));
+  const bool is_excused = stop_phase_ != StopPhase::none;
+  return cohort.state() == CohortState::ready && (cohort.is_proved() || is_excused);
+}
+
+const char* Deployment::replica_state(const Cohort& cohort) const {
+  const bool is_unproved = cohort.state() == CohortState::ready && !is_ready(cohort);
+  return is_unproved ? "proving" : cohort_state_name(cohort.state());
 }
 
 bool Deployment::is_dying() const {
@@ -262,8 +262,11 @@ void Deployment::settle(TimePoint now, Actions& out) {
 
   const bool any_ready = std::any_of(cohorts_.begin(), cohorts_.end(),
                                      [this](const Cohort& c) { return is_ready(c); });
+  const bool any_there = std::any_of(cohorts_.begin(), cohorts_.end(), [](const Cohort& c) {
+    return c.state() == CohortState::ready;
+  });
   const bool is_up =
-      router_.state() == RouterState::listening && (has_served_ ? any_ready : all_ready());
+      router_.state() == RouterState::listening && (has_served_ ? any_there : all_ready());
   if (!is_up) {
     is_proved_ = false;
     is_probing_ = false;
@@ -272,7 +275,8 @@ void Deployment::settle(TimePoint now, Actions& out) {
       return c.state() != CohortState::warming && c.state() != CohortState::ready;
     });
     state_ = is_loading ? DeploymentState::loading : DeploymentState::warming;
-  } else if (!is_proved_) {
+  } else if (!is_proved_ || !any_ready) {
+    is_proved_ = is_proved_ && any_ready;
     state_ = DeploymentState::warming;
   } else {
     state_ = DeploymentState::serving;
@@ -281,7 +285,9 @@ void Deployment::settle(TimePoint now, Actions& out) {
   // Who waits in the listening socket can be served by either generation: let in, only by this one.
   holds_clients_ = setup_.can_go_back && !has_served_ && now < hold_until_;
   publish(out);
-  if (is_up && !is_proved_ && !is_moving()) probe(now, out);
+  const bool is_asked_whole = !is_proved_ && (any_ready || !has_served_);
+  if (is_up && is_asked_whole && !is_moving()) probe(now, out);
+  prove_restarted(is_up && has_served_, now, out);
 }
 
 // Whether something has failed for good that the deployment cannot do without; then it ends here.
@@ -314,36 +320,6 @@ void Deployment::restart_due(TimePoint now, Actions& out) {
   }
 }
 
-void Deployment::probe(TimePoint now, Actions& out) {
-  if (is_probing_ && now >= probe_at_) {
-    probe_result({probe_sequence_, false, "no answer in time"}, now, out);
-  }
-  if (stop_phase_ != StopPhase::none) return;  // it was the last try
-  if (is_probing_ || (probes_failed_ > 0 && now < probe_at_)) return;
-  is_probing_ = true;
-  probe_at_ = now + kProbeTime;
-  out.emplace_back(Send{router_.peer(), Probe{++probe_sequence_}});
-}
-
-void Deployment::probe_result(const ProbeResult& result, TimePoint now, Actions& out) {
-  if (proof_result(result, now)) return;
-  if (!is_probing_ || result.sequence != probe_sequence_) return;
-  is_probing_ = false;
-  if (result.ok) {
-    is_proved_ = true;
-    probes_failed_ = 0;
-    return;
-  }
-  ++probes_failed_;
-  probe_at_ = now + kProbeRetry;
-  if (probes_failed_ > kProbesMax) return;  // it has been said
-  out.emplace_back(Log{LogLevel::warning, "a test request was not answered: " + result.message});
-  if (probes_failed_ == kProbesMax && !has_served_) {
-    const std::string what = "the deployment does not answer a test request: " + result.message;
-    fail(probe_error(result.code, what), now, out);
-  }
-}
-
 // The table of replicas, whenever it or the router has changed.
 void Deployment::publish(Actions& out) {
   const bool is_draining = router_.state() == RouterState::draining && !router_.peer().empty();
@@ -366,9 +342,8 @@ void Deployment::publish(Actions& out) {
   for (const Cohort& cohort : cohorts_) {
     const bool is_there =
         cohort.state() == CohortState::ready || cohort.state() == CohortState::draining;
-    const bool is_unproved = cohort.state() == CohortState::ready && !is_ready(cohort);
     table.replicas.push_back({.replica = cohort.replica(),
-                              .state = is_unproved ? "proving" : cohort_state_name(cohort.state()),
+                              .state = replica_state(cohort),
                               .endpoint = is_there ? cohort.endpoint() : "",
                               .incarnation = cohort.incarnation(),
                               .ended_incarnation = cohort.ended_incarnation(),
@@ -404,8 +379,9 @@ std::optional<TimePoint> Deployment::next_deadline() const {
   if (holds_clients_ && stop_phase_ == StopPhase::none) consider(hold_until_);
   if (is_moving() && stop_phase_ == StopPhase::none) {
     if (change_->phase == MovePhase::leaving) consider(change_->leave_by);
-    if (change_->probe != 0 || change_->probes_failed > 0) consider(change_->probe_at);
+    consider(change_->proof.deadline());
   }
+  if (stop_phase_ == StopPhase::none) consider(proof_.deadline());
   if (stop_phase_ != StopPhase::none) {
     if (has_processes()) consider(stop_at_);
   } else if (is_probing_ || (probes_failed_ > 0 && !is_proved_)) {

@@ -97,6 +97,7 @@ class Deployment {
   const LaunchPlan& plan() const { return plans_.front().plan; }
   const std::vector<Cohort>& cohorts() const { return cohorts_; }
   const Cohort* find_cohort(std::int64_t replica) const;
+  const char* replica_state(const Cohort& cohort) const;  // as the router is told
   const RouterChild& router() const { return router_; }
   const std::optional<LastFault>& last_fault() const { return last_fault_; }
   // Terms that are not what was planned, beyond their tolerance; of the last ranks that loaded.
@@ -126,6 +127,19 @@ class Deployment {
     bool starts_first = false;
   };
   enum class MovePhase { begin, leaving, arriving };
+  // A test request to one replica (deployment_proof.cc).
+  struct Proof {
+    std::int64_t sequence = 0;  // of a probe that is under way, 0: none
+    std::int64_t router = 0;    // the incarnation that was asked
+    std::int64_t replica = -1;
+    int failed = 0;           // in a row
+    TimePoint at;             // the answer's deadline, or the next try
+    bool is_blocked = false;  // nobody can be asked now, whatever the time
+    std::optional<TimePoint> deadline() const {
+      const bool is_due = sequence != 0 || failed > 0;
+      return is_due && !is_blocked ? std::optional(at) : std::nullopt;
+    }
+  };
   // deployment_change.cc
   struct Change {
     PlanInUse* from = nullptr;  // of those that leave
@@ -133,12 +147,7 @@ class Deployment {
     std::vector<Move> moves;  // one after the other
     std::size_t at = 0;
     MovePhase phase = MovePhase::begin;
-    std::set<std::int64_t> unproved;  // replicas that have not answered a probe yet
-    std::int64_t probe = 0;           // the sequence of one that is under way, 0: none
-    std::int64_t probed = 0;          // by which router
-    std::int64_t probed_replica = 0;
-    int probes_failed = 0;
-    TimePoint probe_at;  // the answer's deadline, or the next try
+    Proof proof;  // of those that arrive, one after the other
     TimePoint leave_by;
     bool is_killing = false;
     ChangeState state = ChangeState::moving;
@@ -159,8 +168,12 @@ class Deployment {
   bool have_arrived(const Move& move, TimePoint now, Actions& out);
   std::optional<Error> arrival_failure() const;
   void begin_revert(Error why);
-  void prove(std::int64_t replica, TimePoint now, Actions& out);
-  bool proof_result(const ProbeResult& result, TimePoint now);
+  void prove(Proof& proof, std::int64_t replica, TimePoint now, Actions& out);
+  void prove_restarted(bool can_ask, TimePoint now, Actions& out);
+  bool is_arriving(const Cohort& cohort) const;
+  bool proof_result(const ProbeResult& result, TimePoint now, Actions& out);
+  void arrival_answered(const ProbeResult& result, TimePoint now);
+  void restarted_answered(const ProbeResult& result, TimePoint now, Actions& out);
   void use_router_plan(const PlanInUse& plan, Actions& out);
   std::optional<ChildId> hello(const std::string& peer, const Hello& hello);
   void settle(TimePoint now, Actions& out);
@@ -205,6 +218,7 @@ class Deployment {
   bool holds_clients_ = false;
   TimePoint hold_until_;
   std::optional<Change> change_;
+  Proof proof_;  // of a replica that was started again
   std::string published_;
   std::string published_to_;
   std::optional<LastFault> last_fault_;

@@ -12,9 +12,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr Duration kProofTime = seconds(60);
-constexpr Duration kProofRetry = milliseconds(500);
-constexpr int kProofsMax = 3;
 // One that starts for the first time has something to go back to, so it gets no second try.
 constexpr int kStartsMaxForward = 1;
 // Without anything to finish a replica only has to take the message.
@@ -177,7 +174,6 @@ void Deployment::begin_leaving(const Move& move, TimePoint now, Actions& out) {
     Cohort* cohort = find_cohort(seat.replica);
     if (cohort == nullptr) continue;
     const bool is_working = is_ready(*cohort);
-    change.unproved.erase(seat.replica);
     if (is_working) {
       cohort->drain(timeout, now, out);
       change.leave_by = std::max<TimePoint>(change.leave_by, now + timeout + kLeaveTime);
@@ -212,11 +208,9 @@ bool Deployment::have_left(const Move& move, TimePoint now, Actions& out) {
 
 void Deployment::begin_arriving(const Move& move, TimePoint now, Actions& out) {
   change_->phase = MovePhase::arriving;
-  change_->probe = 0;
-  change_->probes_failed = 0;
+  change_->proof = {};
   const bool is_forward = change_->state == ChangeState::moving;
   for (const Seat& seat : move.arrive) {
-    change_->unproved.insert(seat.replica);
     add_cohort(seat, *change_->to, is_forward ? kStartsMaxForward : setup_.starts_max);
     cohorts_.back().start(++incarnations_, now, out);
   }
@@ -231,56 +225,16 @@ bool Deployment::have_arrived(const Move& move, TimePoint now, Actions& out) {
     if (cohort == nullptr || cohort->state() == CohortState::failed) continue;
     if (cohort->state() != CohortState::ready) is_waiting = true;
   }
-  if (is_waiting) return false;
+  if (is_waiting) {
+    change_->proof.is_blocked = true;
+    return false;
+  }
   for (const Seat& seat : move.arrive) {
     const Cohort* cohort = find_cohort(seat.replica);
     const bool is_there = cohort != nullptr && cohort->state() == CohortState::ready;
-    if (!is_there || !change_->unproved.contains(seat.replica)) continue;
-    prove(seat.replica, now, out);
+    if (!is_there || cohort->is_proved()) continue;
+    prove(change_->proof, seat.replica, now, out);
     return false;
-  }
-  return true;
-}
-
-// ---- proof ----
-
-void Deployment::prove(std::int64_t replica, TimePoint now, Actions& out) {
-  Change& change = *change_;
-  if (router_.state() != RouterState::listening || is_probing_) {
-    change.probe = 0;
-    return;
-  }
-  const bool is_lost = change.probed != router_.incarnation();
-  if (change.probe != 0 && !is_lost && now < change.probe_at) return;
-  if (change.probe != 0 && !is_lost) {
-    (void)proof_result({change.probe, false, "no answer in time"}, now);
-    return;
-  }
-  if (change.probes_failed > 0 && now < change.probe_at) return;
-  publish(out);  // the router has to know it before
-  change.probe = ++probe_sequence_;
-  change.probed = router_.incarnation();
-  change.probed_replica = replica;
-  change.probe_at = now + kProofTime;
-  out.emplace_back(Send{router_.peer(), Probe{change.probe, replica}});
-}
-
-// Whether it was the answer to a probe of a change.
-bool Deployment::proof_result(const ProbeResult& result, TimePoint now) {
-  if (!is_moving() || change_->probe == 0 || result.sequence != change_->probe) return false;
-  Change& change = *change_;
-  change.probe = 0;
-  if (change.phase != MovePhase::arriving) return true;
-  if (!result.ok) {
-    change.probe_at = now + kProofRetry;
-    if (++change.probes_failed < kProofsMax || change.state != ChangeState::moving) return true;
-    begin_revert(probe_error(result.code, "it does not answer a test request: " + result.message));
-    return true;
-  }
-  change.probes_failed = 0;
-  const Cohort* cohort = find_cohort(change.probed_replica);
-  if (cohort != nullptr && cohort->state() == CohortState::ready) {
-    change.unproved.erase(change.probed_replica);
   }
   return true;
 }
@@ -334,8 +288,7 @@ void Deployment::begin_revert(Error why) {
   change.moves = std::move(back);
   change.at = 0;
   change.phase = MovePhase::begin;
-  change.probe = 0;
-  change.probes_failed = 0;
+  change.proof = {};
   std::swap(change.from, change.to);
 }
 

@@ -97,6 +97,8 @@ struct BindListener {
   std::string host;
   std::int64_t port = 0;
 };
+// The one that BindListener took the place of is not needed any more.
+struct KeepListener {};
 struct CloseListener {
   bool daemon_ends = false;  // then those who connect may wait for its next life
 };
@@ -152,9 +154,9 @@ struct Exit {
   int code = 0;
 };
 
-using Action = std::variant<MakePlan, BindListener, CloseListener, CreateSegment, AbortSegment,
-                            DropSegment, Spawn, Kill, Send, Notify, Log, ApplyLogLevel, SaveState,
-                            WriteRecord, KeepCommitted, Exit>;
+using Action = std::variant<MakePlan, BindListener, KeepListener, CloseListener, CreateSegment,
+                            AbortSegment, DropSegment, Spawn, Kill, Send, Notify, Log,
+                            ApplyLogLevel, SaveState, WriteRecord, KeepCommitted, Exit>;
 using Actions = std::vector<Action>;
 
 }  // namespace plimsoll

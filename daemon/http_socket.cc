@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -17,17 +18,41 @@ HttpSocket::HttpSocket(std::vector<InheritedDescriptor> inherited, ServiceNotify
 }
 
 Result<std::string> HttpSocket::open(const std::string& host, std::int64_t port) {
-  if (unit_) {
-    listener_ = TRY(from_unit(port));
-    return listener_->url;
+  const bool comes_back = former_ && former_->host == host && former_->port == port;
+  if (comes_back) {
+    std::swap(bound_, former_);
+    keep();
+    return bound_->listener.url;
   }
-  listener_ = from_store(host, port);
-  is_stored_ = listener_.has_value();
-  if (!listener_) {
-    listener_ = TRY(bind_listener(host, port));
-    is_stored_ = service_.store(kStoredListener, listener_->fd.get());
+  Result<Bound> made = make(host, port);
+  // Two sockets of one port, which one process may not have at a time.
+  const bool is_in_the_way = !made && bound_ && bound_->port == port && port != 0;
+  if (is_in_the_way) {
+    bound_.reset();
+    made = make(host, port);
   }
-  return listener_->url;
+  if (!made) return made.error();
+  former_ = std::exchange(bound_, std::move(*made));
+  return bound_->listener.url;
+}
+
+Result<HttpSocket::Bound> HttpSocket::make(const std::string& host, std::int64_t port) {
+  if (unit_) return Bound{host, port, TRY(from_unit(port))};
+  std::optional<Listener> stored = from_store(host, port);
+  is_stored_ = is_stored_ || stored.has_value();
+  if (stored) return Bound{host, port, std::move(*stored)};
+  Listener listener = TRY(bind_listener(host, port));
+  is_stored_ = service_.store(kStoredListener, listener.fd.get()) || is_stored_;
+  return Bound{host, port, std::move(listener)};
+}
+
+void HttpSocket::keep() {
+  if (!former_) return;
+  former_.reset();
+  if (!is_stored_ || !bound_) return;
+  // The manager's copies have one name; the other's would hold its address.
+  service_.forget(kStoredListener);
+  is_stored_ = service_.store(kStoredListener, bound_->listener.fd.get());
 }
 
 Result<Listener> HttpSocket::from_unit(std::int64_t port) const {
@@ -59,7 +84,8 @@ std::optional<Listener> HttpSocket::from_store(const std::string& host, std::int
 }
 
 void HttpSocket::close(Close how) {
-  listener_.reset();
+  bound_.reset();
+  former_.reset();
   if (is_stored_ && !how.daemon_ends) service_.forget(kStoredListener);
   is_stored_ = false;
 }

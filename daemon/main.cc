@@ -4,8 +4,11 @@
 #include <string_view>
 
 #include "daemon/daemon.h"
+#include "daemon/inherited_descriptors.h"
+#include "daemon/refuser.h"
 #include "shared/base/log.h"
 #include "shared/base/text.h"
+#include "shared/options/folders.h"
 #include "shared/options/option_parse.h"
 #include "shared/options/option_paths.h"
 #include "shared/options/option_print.h"
@@ -17,7 +20,17 @@ int fail(const Error& error) {
   for (const std::string_view line : split(error.message, '\n')) {
     std::fprintf(stderr, "plimsolld: %.*s\n", static_cast<int>(line.size()), line.data());
   }
-  return exit_code(error.code);
+  const int code = exit_code(error.code);
+  if (!is_final(code)) return code;
+  // Those that the daemon itself has not taken: it did not come that far.
+  for (const InheritedDescriptor& socket : take_inherited_descriptors().sockets) {
+    Refuser().finish(socket.fd.get(), error.message, kFarewellTime);
+  }
+  return code;
+}
+
+std::string config_file(const OptionSources& sources) {
+  return (sources.file ? *sources.file : default_folders().config_file).string();
 }
 
 Result<int> run(int argc, const char* const* argv) {
@@ -28,7 +41,8 @@ Result<int> run(int argc, const char* const* argv) {
   std::error_code failed;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (failed) return unavailable("find the own program's folder: " + failed.message());
-  const std::unique_ptr<Daemon> daemon = TRY(Daemon::create(options, self.parent_path()));
+  const std::unique_ptr<Daemon> daemon =
+      TRY(Daemon::create(options, self.parent_path(), absolute_path(config_file(sources))));
   return daemon->run();
 }
 

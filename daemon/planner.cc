@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "daemon/model_identity.h"
 #include "daemon/neighbours.h"
 #include "shared/base/file.h"
 #include "shared/base/text.h"
@@ -140,6 +141,7 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
     machine.cgroup_used = std::max<Bytes>(machine.cgroup_used - bytes, 0);
   }
   const std::string& model = options.values.model;
+  std::string identity = model_identity(model);  // before it is read
   const PlanModels models = TRY(read_plan_models(options.values, machine));
   TRY(check_gpus(machine, models.model, options.values));
   const std::vector<std::string> variables = own_variables();
@@ -162,6 +164,7 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
   launch.dp = plan.dp;
   launch.kv_blocks = plan.decisions.kv_blocks;
   launch.context_length = plan.decisions.context_length;
+  launch.model_identity = std::move(identity);
   launch.served_model_name = options.values.served_model_name;
   if (launch.served_model_name.empty()) {
     launch.served_model_name =

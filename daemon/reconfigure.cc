@@ -102,6 +102,8 @@ Result<ReconfigureRequest> read_reconfigure(const Json& arguments) {
   }
   if (const Json* file = arguments.find("file_options")) {
     request.file = TRY(option_set_from_json(*file));
+    const Json* path = arguments.find("file_path");
+    if (path != nullptr && path->is_string()) request.file_path = path->as_string();
   }
   if (const Json* whole = arguments.find("options")) {
     request.whole = TRY(option_set_from_json(*whole));

@@ -28,6 +28,7 @@ enum class ChangePath {
 struct ReconfigureRequest {
   std::vector<std::pair<std::string, std::string>> assignments;  // name, value
   std::optional<OptionSet> file;         // what a configuration file says now
+  std::string file_path;                 // and its absolute path
   std::optional<OptionSet> whole;        // of an earlier generation
   std::optional<std::int64_t> based_on;  // the generation that whoever asks has seen
   std::optional<ChangePath> path;        // that it has to take

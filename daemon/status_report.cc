@@ -24,7 +24,7 @@ Json rank_json(const Worker& worker, std::int64_t rank, Bytes planned, std::int6
   return json;
 }
 
-Json replica_json(const Cohort& cohort, TimePoint now) {
+Json replica_json(const Deployment& deployment, const Cohort& cohort, TimePoint now) {
   const LaunchPlan& plan = cohort.plan();
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < cohort.workers().size(); ++rank) {
@@ -44,7 +44,7 @@ Json replica_json(const Cohort& cohort, TimePoint now) {
   const std::int64_t blocks = cohort.state() == CohortState::ready ? cohort.kv_blocks() : 0;
   Json json = Json::object(
       {{"replica", cohort.replica()},
-       {"state", cohort_state_name(cohort.state())},
+       {"state", deployment.replica_state(cohort)},
        {"incarnation", cohort.incarnation()},
        {"restarts", cohort.restarts()},
        {"running", figures.last.running},
@@ -126,7 +126,7 @@ Json status_json(const Supervisor& supervisor, TimePoint now) {
     json.set("model", plan.served_model_name);
     json.set("context_length", plan.context_length);
     for (const Cohort& cohort : deployment->cohorts()) {
-      replicas.push(replica_json(cohort, now));
+      replicas.push(replica_json(*deployment, cohort, now));
     }
     const Progress progress = deployment->progress();
     json.set("progress", Json::object({{"done", progress.done}, {"total", progress.total}}));

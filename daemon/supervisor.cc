@@ -12,14 +12,11 @@
 namespace plimsoll {
 namespace {
 
-constexpr Duration kExtendEvery = seconds(1);
-constexpr Duration kExtendBy = seconds(60);
+constexpr Duration kExtendAtLatest = seconds(20);
 // What ends processes that ignore the deadline of a stop takes less than that.
 constexpr Duration kStopMargin = seconds(10);
 // A terminal's Ctrl-C and the SIGTERM of whoever started plimsolld are one wish.
 constexpr Duration kSameWish = seconds(1);
-constexpr std::int64_t kPercentStep = 25;  // between two lines about loading
-constexpr Duration kRestartProgressEvery = seconds(10);
 // A reconfiguration has something to go back to, so its new generation gets no second try.
 constexpr int kStartsMax = 5;
 constexpr int kStartsMaxWithPrevious = 1;
@@ -84,7 +81,9 @@ std::optional<TimePoint> Supervisor::next_deadline() const {
   std::optional<TimePoint> next = deployment_ ? deployment_->next_deadline() : std::nullopt;
   std::optional<TimePoint> watch;
   if (operation_.watch) watch = operation_.watch->next_look();
-  for (const std::optional<TimePoint>& own : {watch, operation_.plan_again_at}) {
+  std::optional<TimePoint> extend;
+  if (is_bringing_up()) extend = extended_at_ + kExtendAtLatest;
+  for (const std::optional<TimePoint>& own : {watch, operation_.plan_again_at, extend}) {
     if (own) next = std::min(next.value_or(*own), *own);
   }
   return next;
@@ -137,6 +136,13 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   operation_.path = *path;
   if (operation_.is_dry_run) return finish_dry_run();
   if (operation_.path != ChangePath::restart) return begin_change(now);
+  // A port that is taken is known before anything is touched.
+  const Options& next = operation_.plan->options.values;
+  if (bound_ == listener_name(next)) return begin_replacement(now);
+  out_.emplace_back(BindListener{next.host, next.port});
+}
+
+void Supervisor::begin_replacement(TimePoint now) {
   remember_previous();
   log(LogLevel::info, fmt::format("{}: the running requests are finished first", operation_name()));
   begin_stop({.is_followed = true}, now);
@@ -182,17 +188,20 @@ void Supervisor::launch(TimePoint now) {
   for (const std::string& note : plan.notes) log(LogLevel::info, "plan: " + note);
   // A listener that stays open lets clients wait in its queue while processes change.
   if (bound_ == listener_name(options_.values)) return create_deployment(now);
-  if (!bound_.empty()) out_.emplace_back(CloseListener{});
-  bound_.clear();
-  url_.clear();
   out_.emplace_back(BindListener{options_.values.host, options_.values.port});
 }
 
 void Supervisor::on(const ListenerBound& event, TimePoint now) {
-  if (!operation_.plan || is_running()) return;
+  if (!operation_.plan) return;
+  if (!event.url && is_running()) {
+    const Error& error = event.url.error();
+    record_refusal(error, &*operation_.plan, now);
+    return finish(exit_code(error.code), error.message);
+  }
   if (!event.url) return target_failed(event.url.error(), now);
   url_ = *event.url;
-  bound_ = listener_name(options_.values);
+  bound_ = listener_name(operation_.plan->options.values);
+  if (is_running()) return begin_replacement(now);
   create_deployment(now);
 }
 
@@ -283,6 +292,7 @@ void Supervisor::begin_stop(Deployment::StopHow how, TimePoint now) {
 void Supervisor::settle(TimePoint now) {
   if (is_exiting_) return;
   report(now);
+  extend_deadline(now);
   if (deployment_) {
     const DeploymentState state = deployment_->state();
     note_pause(now);
@@ -386,6 +396,9 @@ void Supervisor::target_failed(const Error& error, TimePoint now) {
 void Supervisor::target_serves(TimePoint now) {
   if (!operation_.watch && !operation_.is_in_place) serving_since_ = now;
   deployment_->cut_way_back();
+  out_.emplace_back(KeepListener{});
+  out_.emplace_back(
+      Notify{.status = fmt::format("{} (generation {})", serving_line(), generation_)});
   record_serving(serving_since_);
   commit();
   Json result = operation_.result.is_null() ? Json::object() : operation_.result;
@@ -430,52 +443,6 @@ void Supervisor::exit(int code) {
   out_.emplace_back(Notify{.is_stopping = true, .status = "stopped"});
   out_.emplace_back(SaveState{});
   out_.emplace_back(Exit{code});
-}
-
-void Supervisor::report_loading(TimePoint now) {
-  const Progress progress = deployment_->progress();
-  if (progress.total <= 0) return;
-  const std::int64_t percent = progress.done * 100 / progress.total;
-  if (percent < reported_percent_) reported_percent_ = -1;  // loaded once more, after a death
-  const std::string line =
-      fmt::format("loading: {} % of {}", percent, format_bytes(progress.total));
-  const bool is_begin = reported_percent_ < 0;
-  const bool is_step = is_begin || percent / kPercentStep > reported_percent_ / kPercentStep;
-  // After a death nobody waits for it at a terminal: only a long one is told about.
-  if (is_begin) progress_logged_at_ = now;
-  const bool is_brief =
-      !operation_.is_launched && now - progress_logged_at_ < kRestartProgressEvery;
-  if (is_step && !is_brief) {
-    log(LogLevel::info, line);
-    progress_logged_at_ = now;
-  }
-  if (percent > reported_percent_ && now - extended_at_ >= kExtendEvery) {
-    extended_at_ = now;
-    out_.emplace_back(Notify{.status = line, .extend = kExtendBy});
-  }
-  reported_percent_ = percent;
-}
-
-// One line, one record and one word to the service manager for each change that people care about.
-void Supervisor::report(TimePoint now) {
-  const DeploymentState state = this->state();
-  if (state == DeploymentState::loading && deployment_) report_loading(now);
-  if (state == reported_) return;
-  reported_ = state;
-  out_.emplace_back(SaveState{});
-  if (state == DeploymentState::serving) {
-    const bool is_first = operation_.is_launched;
-    const std::string line = fmt::format(
-        "serving {} at {} (generation {}{})", deployment_->plan().served_model_name, url_,
-        generation_,
-        is_first ? fmt::format(", started in {:.2f} s", to_seconds(now - launched_at_)) : "");
-    log(LogLevel::info, line);
-    out_.emplace_back(Notify{.is_ready = !was_notified_ready_, .status = line});
-    was_notified_ready_ = true;
-    return;
-  }
-  if (state != DeploymentState::planned) log(LogLevel::info, deployment_state_name(state));
-  out_.emplace_back(Notify{.status = deployment_state_name(state)});
 }
 
 }  // namespace plimsoll

@@ -36,6 +36,7 @@ class Supervisor {
     std::int64_t started_unix = 0;     // the same, in seconds since the epoch
     std::int64_t last_generation = 0;  // of earlier daemons
     std::optional<Committed> committed = {};
+    std::string config_file = {};  // the absolute path of what a next daemon reads, too
   };
   explicit Supervisor(Setup setup);
 
@@ -114,6 +115,7 @@ class Supervisor {
   void reconfigure_command(const std::string& peer, const Json& arguments, TimePoint now);
   void apply_live(const std::string& peer, OptionSet next, const ReconfigureRequest& request,
                   Json result, TimePoint now);
+  std::optional<OptionSet> given_with(const ReconfigureRequest& request) const;
   Result<ChangePath> path_of_change() const;
   Duration predicted_pause(ChangePath path) const;
   void begin_change(TimePoint now);
@@ -122,6 +124,7 @@ class Supervisor {
   void watch_target(TimePoint now);
   std::optional<Error> look_at_target(TimePoint now, bool& is_committed);
   void remember_previous();
+  void begin_replacement(TimePoint now);
   void note_pause(TimePoint now);
   void finish_dry_run();
   bool refuse_while_busy(const std::string& peer, const char* verb);
@@ -144,11 +147,16 @@ class Supervisor {
 
   bool waits_for_memory(const Planned& event, TimePoint now);
   bool is_running() const { return deployment_ != nullptr; }
+  bool is_bringing_up() const {
+    return operation_.kind != OperationKind::none && operation_.kind != OperationKind::stop;
+  }
   Operation& begin_operation(OperationKind kind, TimePoint now);
   void launch(TimePoint now);
   void create_deployment(TimePoint now);
   void begin_stop(Deployment::StopHow how, TimePoint now);
   void report_loading(TimePoint now);
+  void extend_deadline(TimePoint now);
+  std::string serving_line() const;
   void settle(TimePoint now);
   void deployment_gone(TimePoint now);
   void target_failed(const Error& error, TimePoint now);

@@ -151,6 +151,18 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
                               {"path", change_path_name(*path)},
                               {"generation", generation_},
                               {"dry_run", request->is_dry_run}});
+  // What was to run is to run, also where nothing changes but the files that it needs.
+  const bool is_down = !is_running() && failure_ && !request->is_dry_run;
+  if (is_down && diff.strongest != Effect::fixed) {
+    Operation& operation = begin_operation(OperationKind::reconfigure, now);
+    operation.waiting = {peer};
+    operation.target = *next;
+    operation.cause = request->cause;
+    operation.given = given_with(*request);
+    operation.result = std::move(result);
+    out_.emplace_back(MakePlan{*next});
+    return;
+  }
   if (diff.changes.empty()) return reply(peer, 0, "nothing changes", std::move(result));
   if (diff.strongest == Effect::fixed) {
     std::string names;
@@ -183,15 +195,21 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
   operation.cause = request->cause;
   operation.is_dry_run = request->is_dry_run;
   operation.wanted_path = request->path;
-  if (request->file) operation.given = with_file(setup_.options, *request->file);
+  operation.given = given_with(*request);
   operation.previous = Previous{options_, deployment_->plan(), generation_, record_};
   operation.result = std::move(result);
   out_.emplace_back(MakePlan{*next});
 }
 
+// What a next daemon will be given: of files only its own configuration counts.
+std::optional<OptionSet> Supervisor::given_with(const ReconfigureRequest& request) const {
+  if (!request.file || request.file_path != setup_.config_file) return std::nullopt;
+  return with_file(setup_.options, *request.file);
+}
+
 void Supervisor::apply_live(const std::string& peer, OptionSet next,
                             const ReconfigureRequest& request, Json result, TimePoint now) {
-  if (request.file) given_ = with_file(setup_.options, *request.file);
+  if (std::optional<OptionSet> given = given_with(request)) given_ = std::move(*given);
   options_ = std::move(next);
   generation_ = ++generations_;
   const Json options = option_set_to_json(options_);
@@ -200,6 +218,8 @@ void Supervisor::apply_live(const std::string& peer, OptionSet next,
   commit();
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   out_.emplace_back(SaveState{});
+  out_.emplace_back(
+      Notify{.status = fmt::format("{} (generation {})", serving_line(), generation_)});
   result.set("url", url_).set("generation", generation_);
   reply(peer, 0, "applied in place", std::move(result));
 }

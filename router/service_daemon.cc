@@ -46,7 +46,9 @@ void Service::probe(const Probe& message, TimePoint now) {
   const std::vector<TokenId> ids = model_.tokenizer.encode("Hello", false, true);
   std::map<std::uint64_t, std::int64_t> requests;
   for (const auto& [replica, state] : dispatcher_.table().replicas()) {
-    const bool is_meant = message.replica < 0 ? state.ready() : replica == message.replica;
+    // At first none is ready: each proves itself.
+    const bool is_ready = state.ready() || dispatcher_.table().ready_count() == 0;
+    const bool is_meant = message.replica < 0 ? is_ready : replica == message.replica;
     if (is_meant && state.takes_probes()) requests.emplace(next_request_++, replica);
   }
   if (requests.empty()) {

@@ -48,12 +48,16 @@ Resumable::Fate Resumable::judged(bool by_fault, bool was_alone, const ResumeLim
 }
 
 bool Resumable::is_clear(const ResumeLimits& limits) const {
-  return std::ssize(generate_.emitted) >=
-         static_cast<std::int64_t>(emitted_at_last_death_) + limits.tokens_to_clear;
+  return !was_cleared_ &&
+         std::ssize(generate_.emitted) >=
+             static_cast<std::int64_t>(emitted_at_last_death_) + limits.tokens_to_clear;
 }
 
 // Not forgotten altogether: one more death beside others and it runs alone again.
-void Resumable::clear(const ResumeLimits& limits) { faults_ = limits.faults_max - 1; }
+void Resumable::clear(const ResumeLimits& limits) {
+  faults_ = limits.faults_max - 1;
+  was_cleared_ = true;
+}
 
 std::vector<LossLedger::Verdict> LossLedger::judge(const std::vector<ReplicaInfo>& table) {
   std::vector<Verdict> verdicts;

@@ -9,7 +9,7 @@
 // A request that ends its worker would end the next one too. Only faults of a worker itself count,
 // never a kill from outside. After the second one with a request on board it is a suspect: suspects
 // run one at a time, alone on a replica. One that dies alone is not tried again; one that gets past
-// the place where it died goes back to the others.
+// the place where it died goes back to the others, once: a second time it stays alone to its end.
 #pragma once
 
 #include <cstdint>
@@ -72,6 +72,7 @@ class Resumable {
   int losses_ = 0;
   int faults_ = 0;
   int unjudged_ = 0;  // deaths whose cause is not known yet
+  bool was_cleared_ = false;
   std::size_t emitted_at_last_death_ = 0;
 };
 

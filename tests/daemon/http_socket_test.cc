@@ -73,6 +73,52 @@ TEST_F(HttpSocketTest, OneOfAnEarlierLifeGoesWhereTheAddressHasChanged) {
   EXPECT_TRUE(bind_listener("127.0.0.1", port)) << "nobody waits at the old one";
 }
 
+TEST_F(HttpSocketTest, ATakenAddressLeavesWhatIsOpen) {
+  HttpSocket http({}, service_);
+  ASSERT_TRUE(http.open("127.0.0.1", 0));
+  const std::int64_t port = port_of(http.fd());
+  const Listener taken = bound();
+  EXPECT_FALSE(http.open("127.0.0.1", port_of(taken.fd.get())));
+  EXPECT_EQ(port_of(http.fd()), port);
+}
+
+TEST_F(HttpSocketTest, TheFormerOneComesBackWithWhoWaitsThere) {
+  HttpSocket http({}, service_);
+  ASSERT_TRUE(http.open("127.0.0.1", 0));
+  const std::int64_t first = port_of(http.fd());
+  Listener free = bound();
+  const std::int64_t second = port_of(free.fd.get());
+  free.fd.reset();
+  ASSERT_TRUE(http.open("127.0.0.1", second));
+  EXPECT_FALSE(bind_listener("127.0.0.1", first)) << "somebody may wait there";
+  ASSERT_TRUE(http.open("127.0.0.1", 0));
+  EXPECT_EQ(port_of(http.fd()), first);
+  EXPECT_TRUE(bind_listener("127.0.0.1", second));
+}
+
+TEST_F(HttpSocketTest, TheFormerOneGoesWhenTheNewOneIsKept) {
+  HttpSocket http({}, service_);
+  ASSERT_TRUE(http.open("127.0.0.1", 0));
+  const std::int64_t first = port_of(http.fd());
+  Listener free = bound();
+  const std::int64_t second = port_of(free.fd.get());
+  free.fd.reset();
+  ASSERT_TRUE(http.open("127.0.0.1", second));
+  http.keep();
+  EXPECT_TRUE(bind_listener("127.0.0.1", first));
+  EXPECT_EQ(port_of(http.fd()), second);
+}
+
+TEST_F(HttpSocketTest, AnotherHostOfTheSamePortTakesItsPlace) {
+  HttpSocket http({}, service_);
+  Listener free = bound();
+  const std::int64_t port = port_of(free.fd.get());
+  free.fd.reset();
+  ASSERT_TRUE(http.open("127.0.0.1", port));
+  ASSERT_TRUE(http.open("0.0.0.0", port));
+  EXPECT_EQ(port_of(http.fd()), port);
+}
+
 TEST_F(HttpSocketTest, ASocketOfAnotherKindIsRefused) {
   HttpSocket http = with("http", UniqueFd(::socket(AF_UNIX, SOCK_STREAM, 0)));
   EXPECT_FALSE(http.open("127.0.0.1", 0));

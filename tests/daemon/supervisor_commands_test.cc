@@ -283,18 +283,86 @@ TEST(SupervisorCommands, WhenTheNewOptionsFailTheOldOnesComeBack) {
   EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
 }
 
-TEST(SupervisorCommands, ANewPortThatIsTakenBringsTheOldOneBack) {
+TEST(SupervisorCommands, ANewPortThatIsTakenTouchesNothing) {
   Harness h;
   h.serve();
   h.bind_error = unavailable("port 9000 is taken");
   h.reconfigure("port", "9000");
-  h.let_leave();
-  // The harness refuses every bind; the old one too, so both are named.
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.replies[0].exit_code, 75);
-  EXPECT_NE(h.replies[0].message.find("previous options failed too"), std::string::npos);
-  EXPECT_EQ(h.supervisor().state(), DeploymentState::failed);
-  EXPECT_TRUE(h.alive.empty());
+  EXPECT_EQ(h.replies[0].message, "port 9000 is taken");
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+  EXPECT_EQ(h.table(), "0 ready");
+  EXPECT_TRUE(h.is_listening);
+  EXPECT_EQ(h.records[2].outcome, Outcome::refused);
+  EXPECT_EQ(h.supervisor().options().values.port, Options().port);
+}
+
+TEST(SupervisorCommands, TheOldPortStaysOpenUntilTheNewOneIsCommitted) {
+  Harness h;
+  h.serve();
+  h.reconfigure("port", "9000");
+  EXPECT_EQ(h.binds, 2);
+  EXPECT_EQ(h.kept, 1) << "the first start's";
+  h.let_leave();
+  h.bring_up_router();
+  h.bring_up(0);
+  h.answer_probe();
+  EXPECT_EQ(h.kept, 1);
+  h.pass_for(ChangeWatch::kWatchTime);
+  EXPECT_EQ(h.kept, 2);
+}
+
+TEST(SupervisorCommands, WhoGoesBackAsksForTheOldPortAgain) {
+  Harness h;
+  h.serve();
+  h.reconfigure("port", "9000");
+  h.let_leave();
+  h.die(Harness::worker(0, 0), SIGSEGV);
+  for (int i = 0; i < 5; ++i) {
+    h.pass_for(seconds(1));
+    h.let_leave();
+  }
+  EXPECT_EQ(h.binds, 3);
+  EXPECT_EQ(h.supervisor().options().values.port, Options().port);
+  EXPECT_EQ(h.kept, 1);
+}
+
+TEST(SupervisorCommands, AFileCountsForTheNextDaemonOnlyWhereItReadsIt) {
+  for (const bool is_own : {true, false}) {
+    Harness h(1, 1, "/models/small.gguf", {}, 0, "/etc/plimsoll/plimsoll.conf");
+    h.serve(1, 1);
+    OptionSet file = h.supervisor().options();
+    file.values.max_queued_requests = 7;
+    h.command("reconfigure",
+              Json::object({{"file_options", option_set_to_json(file)},
+                            {"file_path", is_own ? "/etc/plimsoll/plimsoll.conf" : "/tmp/x"}}));
+    ASSERT_EQ(h.replies.size(), 1U);
+    EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
+    const OptionSet given = option_set_from_json(h.committed->given).value();
+    EXPECT_EQ(given.values.max_queued_requests == 7, is_own);
+    const OptionSet options = option_set_from_json(h.committed->options).value();
+    EXPECT_EQ(options.values.max_queued_requests, 7);
+  }
+}
+
+TEST(SupervisorCommands, AReloadOfWhatHasFailedStartsIt) {
+  Harness h(1);
+  h.serve(1, 1);
+  h.end(Harness::worker(0, 0), {false, 78});
+  h.let_leave();
+  h.pass_for(seconds(1));
+  h.let_leave();
+  ASSERT_EQ(h.supervisor().state(), DeploymentState::failed) << h.all_lines();
+  h.command("reconfigure",
+            Json::object({{"file_options", option_set_to_json(h.supervisor().options())}}));
+  EXPECT_TRUE(h.replies.empty()) << h.replies[0].message;
+  h.bring_up_router();
+  h.bring_up(0, 1);
+  h.answer_probe();
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
 }
 
 TEST(SupervisorCommands, OneChangeAtATime) {

@@ -9,8 +9,8 @@
 namespace plimsoll {
 
 SupervisorHarness::SupervisorHarness(std::int64_t tp, std::int64_t dp, const std::string& model,
-                                     std::optional<Committed> earlier,
-                                     std::int64_t last_generation) {
+                                     std::optional<Committed> earlier, std::int64_t last_generation,
+                                     const std::string& config_file) {
   Supervisor::Setup setup;
   setup.options.values.model = model;
   setup.options.values.tp = tp;
@@ -23,6 +23,7 @@ SupervisorHarness::SupervisorHarness(std::int64_t tp, std::int64_t dp, const std
   setup.started_unix = 1'700'000'000;
   setup.last_generation = last_generation;
   setup.committed = std::move(earlier);
+  setup.config_file = config_file;
   supervisor_ = std::make_unique<Supervisor>(setup);
 }
 
@@ -186,12 +187,14 @@ void SupervisorHarness::act(Action& action, std::vector<Event>& events) {
     events.emplace_back(make_plan(plan->options));
   } else if (std::holds_alternative<BindListener>(action)) {
     ++binds;
-    is_listening = !bind_error;
+    is_listening = is_listening || !bind_error;
     if (bind_error) {
       events.emplace_back(ListenerBound{*bind_error});
     } else {
       events.emplace_back(ListenerBound{std::string("http://127.0.0.1:8000")});
     }
+  } else if (std::holds_alternative<KeepListener>(action)) {
+    ++kept;
   } else if (std::holds_alternative<CloseListener>(action)) {
     is_listening = false;
   } else if (auto* create = std::get_if<CreateSegment>(&action)) {
@@ -211,6 +214,8 @@ void SupervisorHarness::act(Action& action, std::vector<Event>& events) {
     act_send(*send);
   } else if (auto* notify = std::get_if<Notify>(&action)) {
     was_ready = was_ready || notify->is_ready;
+    if (notify->extend > Duration(0)) ++extensions;
+    if (!notify->status.empty()) service_status = notify->status;
     if (notify->is_stopping && notify->extend > Duration(0)) stop_extension = notify->extend;
   } else if (auto* log = std::get_if<Log>(&action)) {
     lines.push_back(log->line);

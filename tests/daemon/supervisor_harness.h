@@ -28,7 +28,7 @@ class SupervisorHarness {
   explicit SupervisorHarness(std::int64_t tp = 2, std::int64_t dp = 1,
                              const std::string& model = "/models/small.gguf",
                              std::optional<Committed> earlier = {},
-                             std::int64_t last_generation = 0);
+                             std::int64_t last_generation = 0, const std::string& config_file = "");
 
   Supervisor& supervisor() { return *supervisor_; }
 
@@ -107,6 +107,9 @@ class SupervisorHarness {
   Tokens context_length = 0;   // in the next plans
   bool is_listening = false;
   std::int64_t binds = 0;
+  std::int64_t kept = 0;        // binds that took the place of another for good
+  std::int64_t extensions = 0;  // of the service manager's deadline
+  std::string service_status;
   std::int64_t plans = 0;
   std::int64_t last_probe = 0;
   bool was_ready = false;

@@ -35,7 +35,7 @@ TEST(Supervisor, StartsRanksAndRouterAndServesAfterAProbe) {
   EXPECT_EQ(h.supervisor().state(), DeploymentState::warming);
   const auto tables = h.sent<Replicas>(h.peer_of(Harness::router()));
   ASSERT_FALSE(tables.empty());
-  EXPECT_EQ(tables.back().replicas[0].state, "ready");
+  EXPECT_EQ(tables.back().replicas[0].state, "proving");
   EXPECT_EQ(tables.back().replicas[0].endpoint, loads[0].request_endpoint);
 
   EXPECT_FALSE(h.was_ready) << "before a real request was answered";
@@ -147,6 +147,7 @@ TEST(Supervisor, OtherReplicasKeepServing) {
   EXPECT_EQ(table.replicas[1].endpoint, "");
   h.pass(seconds(1));
   h.bring_up(1, 1);
+  h.answer_probe();
   EXPECT_EQ(h.sent<Replicas>(h.peer_of(Harness::router())).back().replicas[1].state, "ready");
 }
 

@@ -56,7 +56,10 @@ Result<int> run_reconfigure(const Invocation& call) {
     return report_misuse(call, "nothing to change: give NAME=VALUE or --file FILE");
   }
   if (!assignments->as_array().empty()) arguments.set("assignments", *assignments);
-  if (file != nullptr) arguments.set("file_options", TRY(file_options(*file)));
+  if (file != nullptr) {
+    arguments.set("file_options", TRY(file_options(*file)));
+    arguments.set("file_path", absolute_path(*file));
+  }
   if (call.line.has("dry-run")) arguments.set("dry_run", true);
   if (const std::string* path = flag_of(call, "path")) arguments.set("path", *path);
   if (const std::string* word = flag_of(call, "based-on")) {

@@ -116,6 +116,8 @@ TEST(Resumable, ASuspectIsClearOnceItIsPastThePlaceOfItsDeath) {
   EXPECT_FALSE(request.is_suspect(limits));
   (void)request.died(limits);
   EXPECT_EQ(request.judged(true, false, limits), Fate::alone) << "one more makes it one again";
+  request.note(tokens(std::vector<std::int64_t>(1000, 1)));
+  EXPECT_FALSE(request.is_clear(limits)) << "and then to its end";
 }
 
 ReplicaInfo info(std::int64_t replica, std::int64_t incarnation, std::int64_t ended,
