@@ -95,7 +95,13 @@ bool is_private(const char* variable) {
 }  // namespace
 
 Result<ChildProcess> ChildProcess::spawn(const std::filesystem::path& program,
-                                         const std::vector<std::string>& arguments, int group) {
+                                         const std::vector<std::string>& arguments) {
+  return spawn(program, arguments, Place());
+}
+
+Result<ChildProcess> ChildProcess::spawn(const std::filesystem::path& program,
+                                         const std::vector<std::string>& arguments,
+                                         const Place& place) {
   const std::string context = fmt::format("start {}: ", program.string());
   Pipe output = TRY_CONTEXT(context, make_pipe());
   Pipe exec_error = TRY_CONTEXT(context, make_pipe());
@@ -114,16 +120,19 @@ Result<ChildProcess> ChildProcess::spawn(const std::filesystem::path& program,
                     .output = child_output.get(),
                     .pair = child_pair.get(),
                     .exec_error = child_error.get(),
-                    .group = group,
+                    .group = place.group,
                     .parent = ::getpid()};
   prepared.arguments.push_back(prepared.program.data());
   for (const std::string& argument : arguments) {
     prepared.arguments.push_back(const_cast<char*>(argument.c_str()));
   }
   prepared.arguments.push_back(nullptr);
+  const std::string name = place.variable.substr(0, place.variable.find('=') + 1);
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!is_private(*variable)) prepared.environment.push_back(*variable);
+    const bool is_replaced = !name.empty() && std::string_view(*variable).starts_with(name);
+    if (!is_private(*variable) && !is_replaced) prepared.environment.push_back(*variable);
   }
+  if (!name.empty()) prepared.environment.push_back(const_cast<char*>(place.variable.c_str()));
   prepared.environment.push_back(nullptr);
 
   const pid_t pid = ::fork();

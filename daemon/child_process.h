@@ -21,10 +21,15 @@ class ChildProcess {
  public:
   // REQUIRES: called from the main thread. `arguments` without the program's own name. The child
   // has an own process group, no standard input, both outputs in `error_output()`, kParentFd, and
-  // no other descriptor. Errors: what exec says, with the path. `group` as of ChildGroups::make(),
-  // or -1.
+  // no other descriptor. Errors: what exec says, with the path.
+  struct Place {
+    int group = -1;        // as of ChildGroups::make(), or -1
+    std::string variable;  // "NAME=value", in its environment in place of any of that name
+  };
   static Result<ChildProcess> spawn(const std::filesystem::path& program,
-                                    const std::vector<std::string>& arguments, int group = -1);
+                                    const std::vector<std::string>& arguments);
+  static Result<ChildProcess> spawn(const std::filesystem::path& program,
+                                    const std::vector<std::string>& arguments, const Place& place);
   ChildProcess(ChildProcess&&) noexcept = default;
   ChildProcess& operator=(ChildProcess&&) = delete;
   ~ChildProcess();  // one that still runs is killed and reaped

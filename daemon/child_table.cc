@@ -3,10 +3,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "daemon/leftovers.h"
 #include "shared/control/descriptors.h"
 
 namespace plimsoll {
@@ -43,7 +45,11 @@ Result<std::int64_t> ChildTable::start(const Start& start) {
   const std::filesystem::path program =
       start.folder / (is_worker ? "plimsoll-worker" : "plimsoll-router");
   const UniqueFd group = groups_.make(group_name(start.child));
-  Result<ChildProcess> spawned = ChildProcess::spawn(program, child_arguments(start), group.get());
+  Result<ChildProcess> spawned =
+      ChildProcess::spawn(program, child_arguments(start),
+                          {.group = group.get(),
+                           .variable = instance_variable(start.instance, group_name(start.child))});
+  instance_ = start.instance;
   if (!spawned) {
     groups_.end(group_name(start.child));
     return spawned.error();
@@ -103,7 +109,14 @@ std::optional<ChildTable::Ended> ChildTable::reap(const ChildId& child) {
   }
   children_.erase(found);
   groups_.end(group_name(child));
+  if (!groups_.exist()) ended_.push_back(group_name(child));
   return ended;
+}
+
+std::vector<std::string> ChildTable::tidy() {
+  groups_.remove_empty();
+  if (ended_.empty()) return {};
+  return end_processes_of(instance_, std::exchange(ended_, {}));
 }
 
 std::vector<std::int64_t> ChildTable::pids() const {

@@ -51,14 +51,17 @@ class ChildTable {
   };
   std::optional<Ended> reap(const ChildId& child);
 
-  // Removes control groups whose last processes have gone meanwhile.
-  void tidy() { groups_.remove_empty(); }
+  // Removes control groups whose last processes have gone meanwhile. Without groups, ends what
+  // children that have been reaped have left: a line about each.
+  std::vector<std::string> tidy();
 
   const std::map<ChildId, Child>& children() const { return children_; }
   std::vector<std::int64_t> pids() const;
 
  private:
   ChildGroups groups_;
+  std::string instance_;
+  std::vector<std::string> ended_;  // names of children since the last tidy()
   std::map<ChildId, Child> children_;
 };
 

@@ -15,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "daemon/leftovers.h"
 #include "daemon/model_identity.h"
 #include "daemon/planner.h"
 #include "daemon/status_report.h"
@@ -92,6 +93,7 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
   setup.started_unix = unix_seconds();
   setup.last_generation = journal.last_number();
   setup.committed = journal.committed();
+  setup.interrupted = journal.interrupted();
   setup.config_file = std::move(config_file);
   return std::unique_ptr<Daemon>(new Daemon({.lock = std::move(lock),
                                              .state_lock = std::move(state_lock),
@@ -115,6 +117,9 @@ Daemon::Daemon(Parts parts)
       weights_(std::move(parts_.inherited.weights), service_) {}
 
 int Daemon::run() {
+  for (const std::string& line : Lives::begin(parts_.state, parts_.setup.instance)) {
+    log(LogLevel::warning, line);
+  }
   for (const std::string& line : parts_.journal.damaged()) log(LogLevel::warning, "record " + line);
   handle(Begin{});
   while (!exit_code_) {
@@ -135,6 +140,7 @@ int Daemon::run() {
     const std::optional<TimePoint> deadline = supervisor_.next_deadline();
     if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{marks()});
   }
+  tidy();
   if (is_final(*exit_code_) && http_.unserved() >= 0) {
     refuser_.finish(http_.unserved(), why_nothing_serves(), kFarewellTime);
   }
@@ -255,7 +261,11 @@ void Daemon::take_endings() {
     if (ending.by_signal && ending.code == SIGKILL) ending.by_oom = oom_.has_killed();
     handle(ChildExited{id, ending});
   }
-  children_.tidy();
+  tidy();
+}
+
+void Daemon::tidy() {
+  for (const std::string& line : children_.tidy()) log(LogLevel::warning, line);
 }
 
 std::vector<ReplicaMarks> Daemon::marks() const {

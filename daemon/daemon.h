@@ -93,6 +93,7 @@ class Daemon {
   void act(KeepCommitted&& action);
   void act(Exit&& action);
   Result<std::int64_t> spawn(const ChildId& child);
+  void tidy();
   void save_state();
   int refusing_fd() const;
   std::string why_nothing_serves() const;

@@ -37,10 +37,11 @@ std::string text_of(const Json& json) { return dump_json(json, 1) + "\n"; }
 
 // With the lock held nobody runs it any more.
 bool end_interrupted(GenerationRecord& record) {
-  if (record.outcome == Outcome::launching) {
+  // One that has served before comes back after a change that failed.
+  if (record.outcome == Outcome::launching && !record.known_good) {
     record.outcome = Outcome::failed;
     record.message = "its daemon ended while it was being started";
-  } else if (record.outcome == Outcome::serving) {
+  } else if (record.outcome == Outcome::serving || record.outcome == Outcome::launching) {
     record.outcome = Outcome::stopped;
     record.message = "its daemon was killed";
   } else {
@@ -64,6 +65,7 @@ Result<Journal> Journal::open(const fs::path& state) {
   for (GenerationRecord& record : all.records) {
     journal.kept_.push_back({record.number, record.known_good});
     if (!end_interrupted(record)) continue;
+    if (!record.known_good) journal.interrupted_ = record.number;
     const Status written = journal.write(record);
     if (!written) journal.damaged_.push_back(written.error().message);
   }
@@ -74,8 +76,9 @@ Result<Journal> Journal::open(const fs::path& state) {
   if (committed) {
     journal.committed_ = std::move(*committed);
   } else {
-    journal.damaged_.push_back(
-        fmt::format("{}: {}", committed_file(state).string(), committed.error().message));
+    journal.damaged_.push_back(fmt::format("{}: {}; which generation was in operation is not known",
+                                           committed_file(state).string(),
+                                           committed.error().message));
   }
   return journal;
 }

@@ -25,6 +25,8 @@ class Journal {
 
   std::int64_t last_number() const { return last_number_; }
   const std::optional<Committed>& committed() const { return committed_; }
+  // The generation that was being brought up when the last daemon ended; 0: none.
+  std::int64_t interrupted() const { return interrupted_; }
   // What was found damaged at the start, a line each.
   const std::vector<std::string>& damaged() const { return damaged_; }
 
@@ -34,6 +36,7 @@ class Journal {
 
   std::filesystem::path state_;
   std::int64_t last_number_ = 0;
+  std::int64_t interrupted_ = 0;
   std::optional<Committed> committed_;
   std::vector<std::string> damaged_;
   // What is on disk: number, and whether it has served.

@@ -22,6 +22,7 @@ constexpr std::size_t kStatusBytesMax = 64 * 1024;
 struct ProcessStatus {
   std::string name;  // at most 15 characters of the program's
   std::int64_t parent = 0;
+  bool is_dead = false;  // only its number is still taken
   Bytes bytes = 0;
 };
 
@@ -43,6 +44,7 @@ std::optional<ProcessStatus> read_status(const fs::path& process) {
     const std::string_view key = line.substr(0, colon);
     const std::string_view value = trim(line.substr(colon + 1));
     if (key == "Name") status.name = value;
+    if (key == "State") status.is_dead = value.starts_with('Z') || value.starts_with('X');
     if (key == "PPid") status.parent = leading_number(value);
     if (key == "RssAnon" || key == "RssShmem") status.bytes += leading_number(value) * kKiB;
   }
@@ -71,7 +73,7 @@ std::vector<Neighbour> find_neighbours(std::span<const std::int64_t> own, Bytes 
     const std::int64_t pid = leading_number(entry.path().filename().string());
     if (pid <= 0 || std::ranges::find(own, pid) != own.end()) continue;
     const std::optional<ProcessStatus> status = read_status(entry.path());
-    if (!status) continue;
+    if (!status || status->is_dead) continue;
     Neighbour neighbour;
     neighbour.pid = pid;
     neighbour.bytes = status->bytes;

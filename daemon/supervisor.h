@@ -36,6 +36,7 @@ class Supervisor {
     std::int64_t started_unix = 0;     // the same, in seconds since the epoch
     std::int64_t last_generation = 0;  // of earlier daemons
     std::optional<Committed> committed = {};
+    std::int64_t interrupted = 0;  // a generation of it that never served; 0: none
     std::string config_file = {};  // the absolute path of what a next daemon reads, too
   };
   explicit Supervisor(Setup setup);

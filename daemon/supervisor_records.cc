@@ -140,6 +140,11 @@ void Supervisor::uncommit() {
 // What to start with: what was in operation when the last daemon ended, unless this one was given
 // something else than that one.
 OptionSet Supervisor::first_options() {
+  if (setup_.interrupted > 0) {
+    log(LogLevel::warning, fmt::format("generation {} was being brought up when the last plimsolld "
+                                       "ended; it had not been committed and is not taken up",
+                                       setup_.interrupted));
+  }
   if (!committed_) return setup_.options;
   const std::int64_t generation = committed_->generation;
   Result<OptionSet> options = option_set_from_json(committed_->options);
@@ -150,7 +155,12 @@ OptionSet Supervisor::first_options() {
                                        generation));
     return setup_.options;
   }
-  if (options->values == setup_.options.values) return setup_.options;
+  if (options->values == setup_.options.values) {
+    log(LogLevel::info, fmt::format("starting with the options of generation {}, which are those "
+                                    "that are configured",
+                                    generation));
+    return setup_.options;
+  }
   if (given->values != setup_.options.values) {
     log(LogLevel::info, fmt::format("the configuration has changed since generation {}: starting "
                                     "with what it says now",

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include "daemon/leftovers.h"
 #include "tests/support/temp_folder.h"
 
 namespace plimsoll {
@@ -89,6 +90,21 @@ TEST_F(ChildTableTest, AMissingProgramIsAnError) {
   ASSERT_FALSE(pid);
   EXPECT_EQ(pid.error().code, Code::not_found);
   EXPECT_TRUE(table.children().empty());
+}
+
+TEST_F(ChildTableTest, WhatAChildHasStartedEndsAfterIt) {
+  program("plimsoll-worker", "setsid sleep 300 > /dev/null 2>&1 < /dev/null & exit 0");
+  ChildTable table;
+  ChildTable::Start wanted = start(kWorker);
+  wanted.instance = "child-table-test";
+  ASSERT_TRUE(table.start(wanted));
+  EXPECT_TRUE(table.tidy().empty()) << "it lives";
+  (void)wait(table, kWorker);
+  const std::vector<std::string> lines = table.tidy();
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_NE(lines[0].find("left behind"), std::string::npos) << lines[0];
+  EXPECT_TRUE(processes_of("child-table-test").empty());
+  EXPECT_TRUE(table.tidy().empty()) << "each is said once";
 }
 
 }  // namespace

@@ -72,6 +72,24 @@ TEST_F(JournalTest, AKilledDaemonsGenerationsAreEnded) {
   EXPECT_GT(all.records[1].ended, 0);
 }
 
+TEST_F(JournalTest, WhatNeverServedIsToldApartFromWhatWasComingBack) {
+  {
+    Journal journal = open();
+    EXPECT_EQ(journal.interrupted(), 0);
+    GenerationRecord back = record_of(1, Outcome::launching);
+    back.known_good = true;
+    ASSERT_TRUE(journal.write(back));
+    ASSERT_TRUE(journal.write(record_of(2, Outcome::launching)));
+  }
+  EXPECT_EQ(open().interrupted(), 2);
+  const Generations all = read();
+  ASSERT_EQ(all.records.size(), 2U);
+  for (const GenerationRecord& record : all.records) {
+    EXPECT_EQ(record.outcome, record.number == 1 ? Outcome::stopped : Outcome::failed);
+  }
+  EXPECT_EQ(open().interrupted(), 0) << "said once";
+}
+
 TEST_F(JournalTest, ATornRecordIsNamedAndTheOthersStay) {
   {
     Journal journal = open();

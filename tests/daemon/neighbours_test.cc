@@ -55,6 +55,12 @@ TEST(Neighbours, WorkersWithoutADaemonAreLeftoversWhateverTheyHold) {
             std::string::npos);
 }
 
+TEST(Neighbours, TheDeadHoldNothing) {
+  const FakeRoot root("neighbours_dead");
+  root.file("proc/30/status", "Name:\tplimsoll-worker\nState:\tZ (zombie)\nPPid:\t1\n");
+  EXPECT_TRUE(find_neighbours({}, 0, root.path()).empty());
+}
+
 TEST(Neighbours, AreBounded) {
   const FakeRoot root("neighbours_bounded");
   for (std::int64_t pid = 100; pid < 130; ++pid) {

@@ -77,11 +77,17 @@ Result<int> run_logs(const Invocation& call) {
     return report_reply(call, {.exit_code = kExitNotRunning, .message = message, .result = {}});
   }
   if (!log) return log.error();
-  print(call, TRY(log->last(lines, part)));
+  const std::string text = TRY(log->last(lines, part));
+  if (text.empty() && !part.empty()) {
+    call.console.err << fmt::format(
+        "plimsoll logs: {} has no line of rank {}; `plimsoll status` shows which ranks there are\n",
+        log_path(call).string(), call.line.flags.find("rank")->second);
+  }
+  print(call, text);
   // A terminal's or pipe's end shows as a failed stream.
   while (call.line.has("follow") && call.console.out) {
-    const std::string text = lines_with(TRY(log->more(seconds(1))), part);
-    if (!text.empty()) print(call, text);
+    const std::string more = lines_with(TRY(log->more(seconds(1))), part);
+    if (!more.empty()) print(call, more);
   }
   return kExitOk;
 }
