@@ -19,12 +19,21 @@ constexpr Bytes int8_bytes(std::int64_t cols) {
   return ceil_div(cols, kSubBlock) * kInt8BlockBytes;
 }
 constexpr Bytes f32_bytes(std::int64_t cols) { return cols * 4; }
+// Flags of a panel; the first of its tokens has the room.
+constexpr Bytes more_bytes(std::int64_t cols) {
+  return ceil_div(cols, kSubBlock) * static_cast<Bytes>(sizeof(std::uint64_t));
+}
+constexpr Bytes panel_bytes(std::int64_t cols) {
+  return 2 * int8_bytes(cols) + more_bytes(cols) + f32_bytes(cols);
+}
 
 // The panels of one call: those of token t's panel start at t (a multiple of panel_tokens) times
 // the bytes of a token.
 struct Panels {
+  std::uint64_t* more = nullptr;
   std::byte* int8 = nullptr;
   std::byte* f32 = nullptr;
+  Bytes second = 0;  // from an int8 panel to its second one
 };
 
 struct PartRange {
@@ -103,8 +112,18 @@ class Linear {
 
  private:
   Panels panels_of(std::int64_t first_token) const {
-    std::byte* base = scratch_ + first_token * (int8_bytes(cols_) + f32_bytes(cols_));
-    return {.int8 = base, .f32 = base + std::max(tokens_, std::int64_t{1}) * int8_bytes(cols_)};
+    std::byte* base = scratch_ + first_token * panel_bytes(cols_);
+    const std::int64_t tokens = std::max(tokens_, std::int64_t{1});
+    std::byte* int8 = base + tokens * more_bytes(cols_);
+    const Bytes second = tokens * int8_bytes(cols_);
+    return {.more = reinterpret_cast<std::uint64_t*>(base),
+            .int8 = int8,
+            .f32 = int8 + 2 * second,
+            .second = second};
+  }
+
+  std::uint64_t* more_of(const Panels& panels, std::int64_t first) const {
+    return panels.more + first * ceil_div(cols_, kSubBlock);
   }
 
   int panel_width(std::int64_t first_token) const {
@@ -118,7 +137,12 @@ class Linear {
       const std::int64_t first = t - t % kernel_.panel_tokens;
       const int token = static_cast<int>(t - first), width = panel_width(first);
       if (needs_int8_) {
-        kernel_.quantise(row, token, width, panels.int8 + first * int8_bytes(cols_));
+        std::byte* panel = panels.int8 + first * int8_bytes(cols_);
+        kernel_.quantise(row, token, width,
+                         {.first = panel,
+                          .second = panel + panels.second,
+                          .is_shared = adds_up(),
+                          .more = reinterpret_cast<std::uint8_t*>(more_of(panels, first))});
       }
       if (needs_f32_) kernel_.spread(row, token, width, panels.f32 + first * f32_bytes(cols_));
     }
@@ -206,8 +230,10 @@ class Linear {
   void compute(const PartRange& range, std::int64_t group, const Panels& panels, std::int64_t first,
                int tokens, float* tile) const {
     const TileFunction function = tokens == kernel_.panel_tokens ? range.full : range.tail;
-    function(range.part->data + group * range.group_bytes, panel_of(range, panels, first),
-             {cols_, cols_}, tile);
+    function(
+        range.part->data + group * range.group_bytes, panel_of(range, panels, first),
+        {.all = cols_, .segment = cols_, .second = panels.second, .more = more_of(panels, first)},
+        tile);
   }
 
   // As compute, segment by segment, some of them at once.
@@ -215,16 +241,21 @@ class Linear {
                     std::int64_t first, int tokens, double* sums) const {
     alignas(64) float tiles[kTilesAtOnce * kPanelTokensMax * kTileRows];
     const TileFunction function = tokens == kernel_.panel_tokens ? range.full : range.tail;
-    const Bytes panel_bytes =
+    const Bytes segment_bytes =
         tokens * (range.int8 ? int8_bytes(segment_cols_) : f32_bytes(segment_cols_));
     const std::byte* weights = range.part->data + group * range.group_bytes;
     const std::byte* panel = panel_of(range, panels, first);
     for (std::int64_t c = 0; c < cols_; c += kTilesAtOnce * segment_cols_) {
       const std::int64_t cols = std::min(kTilesAtOnce * segment_cols_, cols_ - c);
-      function(weights, panel, {cols, segment_cols_}, tiles);
+      function(weights, panel,
+               {.all = cols,
+                .segment = segment_cols_,
+                .second = panels.second,
+                .more = more_of(panels, first) + c / kSubBlock},
+               tiles);
       kernel_.add_tiles(tiles, static_cast<int>(ceil_div(cols, segment_cols_)), tokens, sums);
       weights += kTilesAtOnce * range.segment_bytes;
-      panel += kTilesAtOnce * panel_bytes;
+      panel += kTilesAtOnce * segment_bytes;
     }
   }
 
@@ -256,7 +287,7 @@ const LinearKernel& linear_kernel(CpuPath path) {
 
 Bytes linear_scratch_bytes(const BackendLimits& limits, int threads) {
   const std::int64_t tokens = std::max(limits.tokens_max, threads * kOwnPanelsTokens);
-  return round_up(tokens * (int8_bytes(limits.cols_max) + f32_bytes(limits.cols_max)), 64);
+  return round_up(tokens * panel_bytes(limits.cols_max), 64);
 }
 
 void run_linear(const LinearCall& call, const LinearKernel& kernel, Activations activations,

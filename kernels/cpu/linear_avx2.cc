@@ -208,6 +208,7 @@ struct Avx2 {
 }  // namespace
 }  // namespace plimsoll
 
+#include "kernels/cpu/linear_panel.h"
 #include "kernels/cpu/linear_tile.h"
 
 namespace plimsoll {

@@ -196,6 +196,7 @@ struct Avx512 {
 }  // namespace
 }  // namespace plimsoll
 
+#include "kernels/cpu/linear_panel.h"
 #include "kernels/cpu/linear_tile.h"
 
 namespace plimsoll {

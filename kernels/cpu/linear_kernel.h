@@ -4,6 +4,12 @@
 //   int8 panel, per 32 columns: int8 q[T][32], f32 d[T], f32 s[T], int16 n[T][2]; x = d * q,
 //        s = d * sum(q), n = minus the sums of q over columns 0-15 and 16-31. 44 bytes a token.
 //   f32 panel: f32 x[cols][T].
+//
+// One value that is far larger than the others of its block takes their precision (outlier
+// channels: Dettmers et al. 2022, LLM.int8()). Blocks with such a value are rounded twice: what the
+// first rounding left is a block of a second panel. Where one token of a panel needs it all are
+// multiplied; of the others it has d = s = 0, and adds exactly nothing.
+//
 // A tile is the product of one group of 16 packed rows with one panel: f32 [T][16].
 //
 // Batch invariance: in every function the f32 operations of one (row, token) are the same, in the
@@ -27,7 +33,12 @@ namespace plimsoll {
 constexpr int kTileRows = 16;
 static_assert(kTileRows == kPackedRows);
 constexpr int kPanelTokensMax = 8;
-constexpr std::int64_t kInt8BlockBytes = 44;  // of one token and 32 columns
+static_assert(kPanelTokensMax == sizeof(std::uint64_t));  // flags of a block
+constexpr std::int64_t kInt8BlockBytes = 44;              // of one token and 32 columns
+// Its square is over so many times the mean square of its row; or of its block, most of whose 32
+// it then is, where ranks share the row and none knows all of it.
+constexpr float kOutlierOfRow = 64;
+constexpr float kOutlierOfBlock = 28;
 
 // gelu(z) = z * sigmoid(kGeluTwice * (z + kGeluCubic * z^3)): the form with tanh, rewritten.
 constexpr float kGeluTwice = 1.5957691216F;  // 2 sqrt(2 / pi)
@@ -42,6 +53,14 @@ struct NormedRow {
   float rms = 0;  // 1 / sqrt(mean(row²) + eps)
 };
 
+// An int8 panel, for those who write it.
+struct Int8Panel {
+  std::byte* first = nullptr;
+  std::byte* second = nullptr;   // what the first rounding left
+  bool is_shared = false;        // of a row whose columns ranks may share
+  std::uint8_t* more = nullptr;  // [blocks][kPanelTokensMax]: whether a token's block has a second
+};
+
 // Where finished rows go: tile rows [first, last) to out[token * stride + 0, last - first).
 struct TileTarget {
   int tokens = 0;
@@ -51,10 +70,14 @@ struct TileTarget {
   std::int64_t stride = 0;
 };
 
-// The columns of a call of a tile function: one tile for each segment of `segment` of them.
+// The columns of a call of a tile function: one tile for each segment of `segment` of them. Of int8
+// panels: bytes from the first to the second panel, and for each block whether it has a second;
+// nullptr: none has.
 struct TileColumns {
   std::int64_t all = 0;
   std::int64_t segment = 0;
+  std::int64_t second = 0;
+  const std::uint64_t* more = nullptr;
 };
 
 // tiles = group · panelᵀ, segment by segment.
@@ -67,7 +90,7 @@ struct LinearKernel {
   // 1 / sqrt(mean(row²) + eps), all in f32.
   float (*rms_of)(const float* row, std::int64_t cols, float eps);
   // Writes the row as token `token` of a panel of `width` tokens.
-  void (*quantise)(const NormedRow& row, int token, int width, std::byte* panel);
+  void (*quantise)(const NormedRow& row, int token, int width, const Int8Panel& panel);
   void (*spread)(const NormedRow& row, int token, int width, std::byte* panel);
 
   // The function for a weight type and panels of `tokens` tokens; `activations` says which panel.

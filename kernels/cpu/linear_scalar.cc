@@ -29,34 +29,74 @@ float rms_of(const float* row, std::int64_t cols, float eps) {
   return 1.0F / std::sqrt(sum / static_cast<float>(cols) + eps);
 }
 
-// A block that holds an infinity or a NaN gets a NaN as scale, so that its token's outputs show it.
-void quantise(const NormedRow& row, int token, int width, std::byte* panel) {
-  constexpr float kSmallestAmax = 1e-30F;  // below it the inverse would overflow
-  for (std::int64_t c = 0; c < row.cols; c += kSubBlock, panel += kInt8BlockBytes * width) {
-    float x[kSubBlock];
-    float amax = 0;
-    bool finite = true;
-    for (std::int64_t k = 0; k < kSubBlock; ++k) {
-      x[k] = normed(row, c + k);
-      amax = std::max(amax, std::fabs(x[k]));
-      finite = finite && std::isfinite(x[k]);
-    }
-    const bool some = finite && amax > kSmallestAmax;
-    const float scale = some ? amax / 127.0F : finite ? 0.0F : std::nanf("");
-    const float inverse = some ? 127.0F / amax : 0.0F;
-    std::int8_t q[kSubBlock];
+// What of 32 columns goes into a panel, for one token of `width`.
+struct Int8Block {
+  std::int8_t q[kSubBlock] = {};
+  float scale = 0;
+
+  void write(int token, int width, std::byte* block) const {
     int sums[2] = {0, 0};
-    for (std::int64_t k = 0; k < kSubBlock; ++k) {
-      q[k] = some ? static_cast<std::int8_t>(std::nearbyint(x[k] * inverse)) : std::int8_t{0};
-      sums[k / 16] += q[k];
-    }
+    for (std::int64_t k = 0; k < kSubBlock; ++k) sums[k / 16] += q[k];
     const float scaled_sum = scale * static_cast<float>(sums[0] + sums[1]);
     const std::int16_t half_sums[2] = {static_cast<std::int16_t>(-sums[0]),
                                        static_cast<std::int16_t>(-sums[1])};
-    std::memcpy(panel + kSubBlock * token, q, sizeof q);
-    std::memcpy(panel + 32 * width + 4 * token, &scale, 4);
-    std::memcpy(panel + 36 * width + 4 * token, &scaled_sum, 4);
-    std::memcpy(panel + 40 * width + 4 * token, half_sums, 4);
+    std::memcpy(block + kSubBlock * token, q, sizeof q);
+    std::memcpy(block + 32 * width + 4 * token, &scale, 4);
+    std::memcpy(block + 36 * width + 4 * token, &scaled_sum, 4);
+    std::memcpy(block + 40 * width + 4 * token, half_sums, 4);
+  }
+};
+
+float largest(const float* x) {
+  float amax = 0;
+  for (std::int64_t k = 0; k < kSubBlock; ++k) amax = std::max(amax, std::fabs(x[k]));
+  return amax;
+}
+
+// A block that holds an infinity or a NaN gets a NaN as scale, so that its token's outputs show it.
+Int8Block rounded(const float* x) {
+  constexpr float kSmallestAmax = 1e-30F;  // below it the inverse would overflow
+  Int8Block block;
+  if (!std::all_of(x, x + kSubBlock, [](float value) { return std::isfinite(value); })) {
+    block.scale = std::nanf("");
+    return block;
+  }
+  const float amax = largest(x);
+  if (amax <= kSmallestAmax) return block;
+  block.scale = amax / 127.0F;
+  const float inverse = 127.0F / amax;
+  for (std::int64_t k = 0; k < kSubBlock; ++k) {
+    block.q[k] = static_cast<std::int8_t>(std::nearbyint(x[k] * inverse));
+  }
+  return block;
+}
+
+void quantise(const NormedRow& row, int token, int width, const Int8Panel& panel) {
+  float row_squares = 0;
+  for (std::int64_t c = 0; c < row.cols; ++c) row_squares += normed(row, c) * normed(row, c);
+  for (std::int64_t b = 0; b < row.cols / kSubBlock; ++b) {
+    float x[kSubBlock];
+    for (std::int64_t k = 0; k < kSubBlock; ++k) x[k] = normed(row, b * kSubBlock + k);
+    const Int8Block first = rounded(x);
+    Int8Block second;
+    const float amax = largest(x);
+    float squares = 0;
+    for (const float value : x) squares += value * value;
+    const float limit = panel.is_shared
+                            ? kOutlierOfBlock * squares / static_cast<float>(kSubBlock)
+                            : kOutlierOfRow * row_squares / static_cast<float>(row.cols);
+    const bool more = amax * amax > limit;
+    if (more) {
+      for (std::int64_t k = 0; k < kSubBlock; ++k) {
+        x[k] -= first.scale * static_cast<float>(first.q[k]);
+      }
+      second = rounded(x);
+    }
+    first.write(token, width, panel.first + b * kInt8BlockBytes * width);
+    second.write(token, width, panel.second + b * kInt8BlockBytes * width);
+    std::uint8_t* flags = panel.more + b * kPanelTokensMax;
+    flags[token] = more ? 1 : 0;
+    if (token == 0) std::fill(flags + width, flags + kPanelTokensMax, std::uint8_t{0});
   }
 }
 
@@ -64,6 +104,24 @@ void spread(const NormedRow& row, int token, int width, std::byte* panel) {
   for (std::int64_t c = 0; c < row.cols; ++c) {
     const float x = normed(row, c);
     std::memcpy(panel + 4 * (c * width + token), &x, 4);
+  }
+}
+
+// tile[t][row] += the row's sub-block times that of token t.
+void add_sub_block(const UnpackedRow& row, const std::byte* block, int tokens, float* tile) {
+  for (int t = 0; t < tokens; ++t, tile += kTileRows) {
+    int halves[2] = {0, 0};
+    for (int k = 0; k < kSubBlock; ++k) {
+      halves[k / 16] += row.quants[k] * load<std::int8_t>(block + kSubBlock * t + k);
+    }
+    const float d = load<float>(block + 32 * tokens + 4 * t);
+    if (row.scale[0] == row.scale[1]) {
+      *tile += row.scale[0] * d * static_cast<float>(halves[0] + halves[1]);
+    } else {
+      *tile += d * (row.scale[0] * static_cast<float>(halves[0]) +
+                    row.scale[1] * static_cast<float>(halves[1]));
+    }
+    *tile += row.min * load<float>(block + 36 * tokens + 4 * t);
   }
 }
 
@@ -76,21 +134,8 @@ void int8_tile(const std::byte* group, const std::byte* panel, const TileColumns
     for (int r = 0; r < kTileRows; ++r) {
       UnpackedRow row;
       unpack_row(dtype, group, b, r, row);
-      for (int t = 0; t < T; ++t) {
-        int halves[2] = {0, 0};
-        for (int k = 0; k < kSubBlock; ++k) {
-          halves[k / 16] += row.quants[k] * load<std::int8_t>(panel + kSubBlock * t + k);
-        }
-        const float d = load<float>(panel + 32 * T + 4 * t);
-        float& sum = tile[t * kTileRows + r];
-        if (row.scale[0] == row.scale[1]) {
-          sum += row.scale[0] * d * static_cast<float>(halves[0] + halves[1]);
-        } else {
-          sum += d * (row.scale[0] * static_cast<float>(halves[0]) +
-                      row.scale[1] * static_cast<float>(halves[1]));
-        }
-        sum += row.min * load<float>(panel + 36 * T + 4 * t);
-      }
+      add_sub_block(row, panel, T, tile + r);
+      if (cols.more[b] != 0) add_sub_block(row, panel + cols.second, T, tile + r);
     }
   }
 }

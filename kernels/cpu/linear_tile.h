@@ -54,33 +54,56 @@ template <class S, class Format, int T>
   });
 }
 
-// Rows [lane, lane + kParts * S::kLanes) of a group times T tokens.
+// Sub-blocks [first, last) of a block, rows [lane, lane + kParts * S::kLanes).
+template <class S, class Format, int T, int kParts>
+[[gnu::always_inline]] inline const std::byte* add_block(const std::byte* block,
+                                                         const std::byte* panel, int first,
+                                                         int last, int lane,
+                                                         typename S::F (*sums)[T]) {
+  static_assert(kParts <= 2);
+  if constexpr (Format::kSubBlocks == 1) {  // known when compiled: no loop
+    first = 0;
+    last = 1;
+  }
+  Format low(block, lane), high(block, lane + (kParts - 1) * S::kLanes);
+  for (int s = 0; s < last; ++s) {
+    low.sub_block(s);
+    if constexpr (kParts == 2) high.sub_block(s);
+    if (s < first) continue;
+    add_sub_block<S, Format, T>(low, panel, sums[0]);
+    if constexpr (kParts == 2) add_sub_block<S, Format, T>(high, panel, sums[1]);
+    panel += PanelBlock<T>::kBytes;
+  }
+  return panel;
+}
+
+// Rows [lane, lane + kParts * S::kLanes) of a group times T tokens: all sub-blocks of the first
+// panel, then those of the second that there are.
 template <class S, class Format, int T, int kParts>
 [[gnu::always_inline]] inline void int8_rows(const std::byte* group, const std::byte* panel,
-                                             std::int64_t cols, int lane, float* tile) {
+                                             const TileColumns& cols, int lane, float* tile) {
+  constexpr int kSubBlocks = Format::kSubBlocks;
   typename S::F sums[kParts][T];
   unroll<kParts * T>([&](auto i) __attribute__((always_inline)) {
     sums[decltype(i)::value / T][decltype(i)::value % T] = S::zero();
   });
-  const std::byte* end = group + cols / (32 * Format::kSubBlocks) * Format::kBytes;
-  for (; group != end; group += Format::kBytes) {
-    if constexpr (T <= 2) S::prefetch(group, Format::kBytes);
-    if constexpr (kParts == 1) {
-      Format format(group, lane);
-      for (int s = 0; s < Format::kSubBlocks; ++s, panel += PanelBlock<T>::kBytes) {
-        format.sub_block(s);
-        add_sub_block<S, Format, T>(format, panel, sums[0]);
-      }
-    } else {
-      static_assert(kParts == 2);
-      Format low(group, lane), high(group, lane + S::kLanes);
-      for (int s = 0; s < Format::kSubBlocks; ++s, panel += PanelBlock<T>::kBytes) {
-        low.sub_block(s);
-        add_sub_block<S, Format, T>(low, panel, sums[0]);
-        high.sub_block(s);
-        add_sub_block<S, Format, T>(high, panel, sums[1]);
-      }
+  const std::int64_t count = cols.all / 32;
+  const std::byte* block = group;
+  const std::byte* end = group + count / kSubBlocks * Format::kBytes;
+  const std::byte* x = panel;
+  int first = 0, last = kSubBlocks;
+  for (std::int64_t next = 0;; ++next) {
+    for (; block != end; block += Format::kBytes) {
+      if constexpr (T <= 2) S::prefetch(block, Format::kBytes);
+      x = add_block<S, Format, T, kParts>(block, x, first, last, lane, sums);
     }
+    while (next < count && cols.more[next] == 0) ++next;
+    if (next == count) break;
+    block = group + next / kSubBlocks * Format::kBytes;
+    end = block + Format::kBytes;
+    x = panel + cols.second + next * PanelBlock<T>::kBytes;
+    first = static_cast<int>(next % kSubBlocks);
+    last = first + 1;
   }
   unroll<kParts * T>([&](auto i) __attribute__((always_inline)) {
     constexpr int part = decltype(i)::value / T, t = decltype(i)::value % T;
@@ -100,12 +123,14 @@ void int8_tile(const std::byte* group, const std::byte* panel, const TileColumns
     const std::byte* weights = group;
     const std::byte* x = panel;
     float* tile = tiles;
+    TileColumns segment = cols;
     for (std::int64_t left = cols.all; left > 0; left -= cols.segment) {
-      const std::int64_t count = left < cols.segment ? left : cols.segment;
-      int8_rows<S, Format, T, kParts>(weights, x, count, lane, tile);
+      segment.all = left < cols.segment ? left : cols.segment;
+      int8_rows<S, Format, T, kParts>(weights, x, segment, lane, tile);
       weights += segment_bytes;
       x += panel_bytes;
       tile += T * kTileRows;
+      segment.more += cols.segment / 32;
     }
   }
 }
@@ -251,86 +276,6 @@ void float_tile(const std::byte* group, const std::byte* panel, const TileColumn
     group += cols.segment * kSize * kTileRows;
     panel += cols.segment * 4 * T;
     tiles += T * kTileRows;
-  }
-}
-
-template <class S>
-[[gnu::always_inline]] inline typename S::F normed(const NormedRow& row, std::int64_t c) {
-  const typename S::F x = S::load_floats(row.row + c);
-  if (row.weight == nullptr) return x;
-  return S::multiply(S::multiply(x, S::spread_float(row.rms)), S::load_floats(row.weight + c));
-}
-
-template <class S>
-float rms_of(const float* row, std::int64_t cols, float eps) {
-  constexpr int kChains = 32 / S::kLanes;
-  typename S::F sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = S::zero();
-  std::int64_t c = 0;
-  for (; c + 32 <= cols; c += 32) {
-    for (int i = 0; i < kChains; ++i) {
-      const typename S::F x = S::load_floats(row + c + i * S::kLanes);
-      sums[i] = S::multiply_add(x, x, sums[i]);
-    }
-  }
-  for (int i = kChains / 2; i > 0; i /= 2) {
-    for (int j = 0; j < i; ++j) sums[j] = S::add(sums[j], sums[j + i]);
-  }
-  float lanes[S::kLanes];
-  S::store(lanes, sums[0]);
-  for (int i = S::kLanes / 2; i > 0; i /= 2) {
-    for (int j = 0; j < i; ++j) lanes[j] += lanes[j + i];
-  }
-  float sum = lanes[0];
-  for (; c < cols; ++c) sum += row[c] * row[c];
-  return 1.0F / __builtin_sqrtf(sum / static_cast<float>(cols) + eps);
-}
-
-// Below this a block is zero: its inverse would overflow.
-constexpr float kSmallestAmax = 1e-30F;
-constexpr float kFiniteMax = 3.40282347e+38F;
-
-// A block that holds an infinity or a NaN gets a NaN as scale, so that its token's outputs show it.
-template <class S>
-void quantise(const NormedRow& row, int token, int width, std::byte* panel) {
-  constexpr int kVectors = 32 / S::kLanes;
-  for (std::int64_t c = 0; c < row.cols; c += 32, panel += kInt8BlockBytes * width) {
-    typename S::F x[kVectors];
-    typename S::F largest = S::zero();
-    for (int i = 0; i < kVectors; ++i) {
-      x[i] = normed<S>(row, c + i * S::kLanes);
-      largest = S::max_bits(largest, S::absolute(x[i]));
-    }
-    const float amax = S::max_lane_bits(largest);
-    float scale = amax / 127.0F, inverse = 127.0F / amax;
-    if (!(amax > kSmallestAmax && amax <= kFiniteMax)) {
-      scale = amax <= kSmallestAmax ? 0.0F : __builtin_nanf("");
-      inverse = 0;
-      for (int i = 0; i < kVectors; ++i) x[i] = S::zero();
-    }
-    std::int32_t sums[2];  // of columns 0-15 and 16-31
-    S::quantise32(x, inverse, panel + 32 * token, sums);
-    const float scaled_sum = scale * static_cast<float>(sums[0] + sums[1]);
-    const std::int16_t half_sums[2] = {static_cast<std::int16_t>(-sums[0]),
-                                       static_cast<std::int16_t>(-sums[1])};
-    __builtin_memcpy(panel + 32 * width + 4 * token, &scale, 4);
-    __builtin_memcpy(panel + 36 * width + 4 * token, &scaled_sum, 4);
-    __builtin_memcpy(panel + 40 * width + 4 * token, half_sums, 4);
-  }
-}
-
-template <class S>
-void spread(const NormedRow& row, int token, int width, std::byte* panel) {
-  panel += 4 * token;
-  std::int64_t c = 0;
-  for (; c + S::kLanes <= row.cols; c += S::kLanes) {
-    float x[S::kLanes];
-    S::store(x, normed<S>(row, c));
-    for (int i = 0; i < S::kLanes; ++i, panel += 4 * width) __builtin_memcpy(panel, &x[i], 4);
-  }
-  for (; c < row.cols; ++c, panel += 4 * width) {
-    const float x = row.weight == nullptr ? row.row[c] : row.row[c] * row.rms * row.weight[c];
-    __builtin_memcpy(panel, &x, 4);
   }
 }
 

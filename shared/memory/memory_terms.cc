@@ -20,7 +20,7 @@ constexpr Bytes kSharedProgramBytes = 5 * kMiB / 2;
 
 // Constants of kernels/cpu, restated since `shared` cannot include it: bytes of a block of 32
 // quantised activations; keys of a split, lanes of running sums.
-constexpr Bytes kInt8Block = 44;
+constexpr Bytes kInt8Block = 2 * 44 + 8;  // with what the first rounding left, and flags
 constexpr std::int64_t kInt8BlockColumns = 32;
 constexpr std::int64_t kTileRows = kHeadsPerKvHeadMax;
 constexpr std::int64_t kSplitTokens = 256;
@@ -122,7 +122,7 @@ std::string workspace_formula(const TermInputs& in) {
                        in.rank.shard.heads.size());
   }
   if (linear_scratch(in) >= attention_scratch(in)) {
-    return fmt::format("{} tokens x {} columns x 5.375 B (quantised and f32 inputs)",
+    return fmt::format("{} tokens x {} columns x 7 B (quantised and f32 inputs)",
                        grouped(in.step.step_tokens_max), grouped(widest_input(in)));
   }
   return fmt::format("{} threads x {} splits of {} keys (attention)", in.rank.threads,

@@ -27,25 +27,51 @@ const std::vector<std::int32_t> kParagraph = {
 // "The capital of France is"
 const std::vector<std::int32_t> kFrance = {504, 3575, 282, 4649, 314};
 
-// Mean over the next-token predictions, the text cut into chunks.
-double paragraph_nll(RankGroup& group, std::size_t chunk) {
-  double sum = 0;
-  std::size_t predicted = 0;
+// Log probabilities after each token of the paragraph but the last, the text cut into chunks.
+std::vector<std::vector<float>> paragraph_logprobs(RankGroup& group, std::size_t chunk) {
+  std::vector<std::vector<float>> rows;
   for (std::size_t begin = 0; begin < kParagraph.size(); begin += chunk) {
     const std::size_t end = std::min(begin + chunk, kParagraph.size());
     StepPlan plan;
     append_rows(plan,
                 {.tokens = kParagraph, .begin = begin, .end = end, .logit_rows = end - begin});
     for (const auto& logits : group.run(plan)) {
-      if (++predicted == kParagraph.size()) break;
-      const double most = *std::ranges::max_element(logits);
+      if (rows.size() + 1 == kParagraph.size()) break;
+      const float most = *std::ranges::max_element(logits);
       double mass = 0;
-      for (const float logit : logits) mass += std::exp(logit - most);
-      const auto next = static_cast<std::size_t>(kParagraph[predicted]);
-      sum -= logits[next] - most - std::log(mass);
+      for (const float logit : logits) mass += std::exp(static_cast<double>(logit - most));
+      const auto shift = static_cast<float>(static_cast<double>(most) + std::log(mass));
+      rows.emplace_back(logits.begin(), logits.end());
+      for (float& value : rows.back()) value -= shift;
     }
   }
-  return sum / static_cast<double>(kParagraph.size() - 1);
+  return rows;
+}
+
+// Mean over the predictions of the next tokens.
+double nll_of(const std::vector<std::vector<float>>& logprobs) {
+  double sum = 0;
+  for (std::size_t i = 0; i < logprobs.size(); ++i) {
+    sum -= static_cast<double>(logprobs[i][static_cast<std::size_t>(kParagraph[i + 1])]);
+  }
+  return sum / static_cast<double>(logprobs.size());
+}
+
+double paragraph_nll(RankGroup& group, std::size_t chunk) {
+  return nll_of(paragraph_logprobs(group, chunk));
+}
+
+// Mean Kullback-Leibler divergence of the distributions from the exact ones.
+double divergence_of(const std::vector<std::vector<float>>& logprobs,
+                     const std::vector<std::vector<float>>& exact) {
+  double sum = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    for (std::size_t token = 0; token < exact[i].size(); ++token) {
+      const auto log_p = static_cast<double>(exact[i][token]);
+      sum += std::exp(log_p) * (log_p - static_cast<double>(logprobs[i][token]));
+    }
+  }
+  return sum / static_cast<double>(exact.size());
 }
 
 RankGroup::Options with_model(const std::filesystem::path& model, Activations activations) {
@@ -108,9 +134,11 @@ TEST(Engine, NllIsTheSameOverTwoAndThreeRanks) {
   }
 }
 
-// What rounding activations to int8, in blocks of 32, may move the mean over these 66 predictions.
-// Of seven types four move by less than 0.02, the goal; Q8_0, Q4_K and Q5_K by 0.023, 0.021, 0.032.
-constexpr double kInt8NllMost = 0.04;
+// What rounding activations to int8 may change. The divergence, about 0.002, is the steadier
+// figure; the mean over these 66 predictions moves by 0.009 either way (one standard deviation),
+// where 0.02 is the goal: of seven types, six move by less than 0.01, Q4_K by 0.026.
+constexpr double kInt8NllMost = 0.03;
+constexpr double kInt8DivergenceMost = 0.004;
 
 TEST(Engine, EveryTypeStaysNearTheNllOfItsOwnFileWithF32Activations) {
   SKIP_IN_SANITIZER_BUILDS("they run tiny models");
@@ -129,11 +157,12 @@ TEST(Engine, EveryTypeStaysNearTheNllOfItsOwnFileWithF32Activations) {
     RankGroup exact(with_model(model, Activations::f32));
     RankGroup fast(with_model(model, Activations::int8));
     ASSERT_FALSE(HasFatalFailure());
-    const double expected = paragraph_nll(exact, 128);
-    const double nll = paragraph_nll(fast, 128);
-    EXPECT_NEAR(nll, expected, kInt8NllMost);
-    std::printf("%s: %.4f with f32 activations, %.4f with int8\n", dtype_info(type).name.data(),
-                expected, nll);
+    const auto expected = paragraph_logprobs(exact, 128), found = paragraph_logprobs(fast, 128);
+    const double divergence = divergence_of(found, expected);
+    EXPECT_NEAR(nll_of(found), nll_of(expected), kInt8NllMost);
+    EXPECT_LT(divergence, kInt8DivergenceMost);
+    std::printf("%s: %.4f with f32 activations, %.4f with int8, divergence %.4f\n",
+                dtype_info(type).name.data(), nll_of(expected), nll_of(found), divergence);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/packed_layout.h"
+#include "tests/kernels/cpu/rounded_rows.h"
 #include "tests/kernels/linear_backends.h"
 #include "tests/kernels/stored_matrix.h"
 
@@ -18,18 +19,12 @@ namespace {
 
 constexpr double kTolerance = 1e-5;  // of the sum of |w x| of a row
 
-// What the kernels see of the activations: rounded to int8 per 32 columns, or as they are.
-std::vector<double> as_seen(const std::vector<float>& in, bool quantised) {
-  std::vector<double> seen(in.begin(), in.end());
-  for (std::size_t c = 0; quantised && c < in.size(); c += 32) {
-    float amax = 0;
-    for (std::size_t k = c; k < c + 32; ++k) amax = std::max(amax, std::fabs(in[k]));
-    const float scale = amax / 127.0F, inverse = 127.0F / amax;
-    for (std::size_t k = c; k < c + 32; ++k) {
-      seen[k] = static_cast<double>(scale) * static_cast<double>(std::nearbyint(in[k] * inverse));
-    }
+// A value in every third row that is far larger than the others of the row.
+void add_outliers(std::vector<float>& in, std::int64_t cols) {
+  const auto tokens = static_cast<std::int64_t>(in.size()) / cols;
+  for (std::int64_t t = 0; t < tokens; t += 3) {
+    in[static_cast<std::size_t>(t * cols + t * 37 % cols)] = 200;
   }
-  return seen;
 }
 
 class LinearOf : public testing::TestWithParam<LinearCase> {
@@ -47,13 +42,15 @@ class LinearOf : public testing::TestWithParam<LinearCase> {
     const StoredMatrix stored = random_matrix(dtype(), rows, cols, seed);
     const PackedWeights weights(*test.backend, {&stored});
     std::vector<float> in = random_floats(tokens * cols, seed + 1);
+    add_outliers(in, cols);
     std::vector<float> out(static_cast<std::size_t>(tokens * rows), -1.0F);
     test.backend->linear({.in = f32_view(in.data(), tokens, cols),
                           .norm = {},
                           .weight = &weights.matrix,
                           .out = f32_view(out.data(), tokens, rows)});
     const bool int8 = activations == Activations::int8 && is_quantised(dtype());
-    const std::vector<double> seen = as_seen(in, int8);
+    const std::vector<double> seen = int8 ? as_rounded(in, static_cast<std::size_t>(cols), false)
+                                          : std::vector<double>(in.begin(), in.end());
     for (std::int64_t t = 0; t < tokens; ++t) {
       for (std::int64_t r = 0; r < rows; ++r) {
         double sum = 0, magnitude = 0;
@@ -99,6 +96,7 @@ TEST_P(LinearOf, GivesTheSameBitsForAnyTokensThreadsAndRows) {
   for (const Activations activations : {Activations::int8, Activations::f32}) {
     const StoredMatrix stored = random_matrix(dtype(), kRows, kCols, 7);
     std::vector<float> in = random_floats(kTokens * kCols, 8);
+    add_outliers(in, kCols);
     std::vector<float> gain = random_floats(kCols, 9);
     std::vector<float> all(kTokens * kRows);
     const auto run = [&](TestBackend& test, std::int64_t first, std::int64_t tokens,
@@ -133,6 +131,32 @@ TEST_P(LinearOf, GivesTheSameBitsForAnyTokensThreadsAndRows) {
         }
       }
     }
+  }
+}
+
+// One large value would take the precision of the 31 others of its block.
+TEST_P(LinearOf, AnOutlierCostsItsNeighboursNoPrecision) {
+  if (!is_quantised(dtype())) return;
+  constexpr std::int64_t kRows = 16, kCols = 512;
+  TestBackend test = backend_of(path(), Activations::int8);
+  const StoredMatrix stored = random_matrix(dtype(), kRows, kCols, 3);
+  const PackedWeights weights(*test.backend, {&stored});
+  std::vector<float> in = random_floats(kCols, 4);
+  std::fill_n(in.begin() + 64, kCols - 64, 0.0F);  // only two blocks count
+  in[40] = 200;
+  std::vector<float> out(kRows);
+  test.backend->linear({.in = f32_view(in.data(), 1, kCols),
+                        .norm = {},
+                        .weight = &weights.matrix,
+                        .out = f32_view(out.data(), 1, kRows)});
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    double sum = 0, squares = 0;
+    for (std::int64_t c = 0; c < kCols; ++c) {
+      sum += stored.at(r, c) * static_cast<double>(in[static_cast<std::size_t>(c)]);
+      squares += stored.at(r, c) * stored.at(r, c) / static_cast<double>(kCols);
+    }
+    // A step of the block's int8 is 1.57; of 32 columns it would leave a third of sqrt(32) of that.
+    EXPECT_NEAR(out[static_cast<std::size_t>(r)], sum, 0.3 * std::sqrt(squares)) << "row " << r;
   }
 }
 
@@ -241,14 +265,14 @@ TEST_P(LinearOn, StacksPartsOfDifferentTypes) {
 
 // What the kernels multiply after the norm, as doubles; `rms` is the kernel's own, tested below.
 std::vector<double> normed_as_seen(const std::vector<float>& in, const std::vector<float>& gain,
-                                   const LinearKernel& kernel) {
+                                   const LinearKernel& kernel, bool is_shared) {
   const auto cols = static_cast<std::int64_t>(gain.size());
   std::vector<float> normed(in.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     const float* row = in.data() + i / gain.size() * gain.size();
     normed[i] = in[i] * kernel.rms_of(row, cols, 1e-5F) * gain[i % gain.size()];
   }
-  return as_seen(normed, true);
+  return as_rounded(normed, gain.size(), is_shared);
 }
 
 double gelu(double z) {
@@ -277,12 +301,14 @@ TEST_P(LinearOn, EveryEpilogueAfterANormEqualsADoubleLoop) {
   const std::vector<float> gain = random_floats(kCols, 3);
   for (const std::int64_t tokens : {1, 2, 3, 5, 8, 17, 33}) {
     std::vector<float> in = random_floats(tokens * kCols, 4);
-    const std::vector<double> seen = normed_as_seen(in, gain, linear_kernel(GetParam()));
-    const auto product = [&](std::int64_t t, std::int64_t r) {
+    const LinearKernel& kernel = linear_kernel(GetParam());
+    const std::vector<double> seen[] = {normed_as_seen(in, gain, kernel, false),
+                                        normed_as_seen(in, gain, kernel, true)};
+    const auto product = [&](std::int64_t t, std::int64_t r, bool is_shared = false) {
       const StoredMatrix& matrix = r < kRows ? first : second;
       double sum = 0;
       for (std::int64_t c = 0; c < kCols; ++c) {
-        sum += matrix.at(r % kRows, c) * seen[static_cast<std::size_t>(t * kCols + c)];
+        sum += matrix.at(r % kRows, c) * seen[is_shared][static_cast<std::size_t>(t * kCols + c)];
       }
       return sum;
     };
@@ -298,7 +324,7 @@ TEST_P(LinearOn, EveryEpilogueAfterANormEqualsADoubleLoop) {
                             .out = f32_view(out.data(), tokens, rows)});
       for (std::int64_t i = 0; i < tokens * rows; ++i) {
         const std::int64_t t = i / rows, r = i % rows;
-        double expected = product(t, r);
+        double expected = product(t, r, epilogue == Epilogue::add);
         if (epilogue == Epilogue::add) expected += before[static_cast<std::size_t>(i)];
         if (epilogue == Epilogue::silu_mul) {
           expected = expected / (1 + std::exp(-expected)) * product(t, r + kRows);

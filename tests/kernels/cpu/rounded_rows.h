@@ -1,0 +1,58 @@
+// RoundedRows: what the kernels of `linear` see of activations, by plain loops (linear_kernel.h).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace plimsoll {
+
+// x[32] rounded to int8, and what that leaves of it.
+struct Rounded {
+  explicit Rounded(const float* x) {
+    float amax = 0;
+    for (int k = 0; k < 32; ++k) amax = std::max(amax, std::fabs(x[k]));
+    const float scale = amax / 127.0F, inverse = amax > 0 ? 127.0F / amax : 0;
+    for (int k = 0; k < 32; ++k) {
+      const float q = std::nearbyint(x[k] * inverse);
+      value[k] = static_cast<double>(scale) * static_cast<double>(q);
+      rest[k] = std::fma(q, -scale, x[k]);
+    }
+  }
+  double value[32];
+  float rest[32];
+};
+
+// Whether x[32], of a row of that mean square, is rounded twice.
+inline bool has_outlier(const float* x, double row_square, bool is_shared) {
+  double largest = 0, square = 0;
+  for (int k = 0; k < 32; ++k) {
+    const double value = static_cast<double>(x[k]) * static_cast<double>(x[k]);
+    largest = std::max(largest, value);
+    square += value / 32;
+  }
+  return largest > (is_shared ? 28 * square : 64 * row_square);
+}
+
+// What the kernels see of rows of activations.
+inline std::vector<double> as_rounded(const std::vector<float>& in, std::size_t cols,
+                                      bool is_shared) {
+  std::vector<double> seen(in.size());
+  for (std::size_t begin = 0; begin < in.size(); begin += cols) {
+    double square = 0;
+    for (std::size_t c = begin; c < begin + cols; ++c) {
+      square += static_cast<double>(in[c]) * static_cast<double>(in[c]) / static_cast<double>(cols);
+    }
+    for (std::size_t c = begin; c < begin + cols; c += 32) {
+      const Rounded first(in.data() + c), second(first.rest);
+      const bool twice = has_outlier(in.data() + c, square, is_shared);
+      for (std::size_t k = 0; k < 32; ++k) {
+        seen[c + k] = first.value[k] + (twice ? second.value[k] : 0);
+      }
+    }
+  }
+  return seen;
+}
+
+}  // namespace plimsoll
