@@ -8,7 +8,7 @@ from deployment import SLOW, Deployment, SystemTest, tiny_model
 PROMPTS = ["the ship carries a load line", "salt water", "says how much is safe in summer and in winter, fresh and"]
 # In logprobs: inputs of matrices are rounded to int8, and sums in another order may tie differently, as they do
 # between instruction sets of the CPU.
-TOLERANCE = 0.1
+TOLERANCE = 0.2
 
 
 def answers(server, prompts=PROMPTS):

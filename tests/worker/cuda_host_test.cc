@@ -15,10 +15,10 @@
 namespace plimsoll {
 namespace {
 
-// Logits spread over a few units. Inputs of matrices are rounded to int8, and sums in another order
-// may lie on the other side of a tie: two instruction sets of the CPU differ by 0.07 in these
-// models.
-constexpr float kTolerance = 0.1F;
+// Logits spread over a few units. Inputs of matrices are rounded to int8: the CPU rounds blocks
+// with an outlier twice, and sums in another order may lie on the other side of a tie. Two
+// instruction sets of the CPU differ by 0.07 in these models, CPU and CUDA by 0.11.
+constexpr float kTolerance = 0.2F;
 
 const std::vector<std::int32_t> kTokens = {5,  17, 200, 31, 9,   9,  64, 128, 250, 3,  77, 42,
                                            41, 40, 39,  99, 100, 12, 7,  8,   180, 33, 2,  1};
