@@ -50,6 +50,7 @@ Actions Supervisor::handle(const Event& event, TimePoint now) {
   out_.clear();
   std::visit([&](const auto& alternative) { on(alternative, now); }, event);
   settle(now);
+  begin_what_waits(now);
   return std::move(out_);
 }
 

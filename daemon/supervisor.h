@@ -2,10 +2,12 @@
 // event in, actions out; the answers to actions come back as events, in order.
 //
 // A generation is one set of options in operation. At most one command that changes anything is
-// under way; its Reply is sent when it is done or has failed.
+// under way; its Reply is sent when it is done or has failed. Changes that come meanwhile wait for
+// their turn.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -128,7 +130,8 @@ class Supervisor {
   void begin_replacement(TimePoint now);
   void note_pause(TimePoint now);
   void finish_dry_run();
-  bool refuse_while_busy(const std::string& peer, const char* verb);
+  bool put_off(const std::string& peer, const Command& command);
+  void begin_what_waits(TimePoint now);
   void reply(const std::string& peer, std::int64_t code, std::string message, Json result = {});
   void reply_error(const std::string& peer, const Error& error);
 
@@ -178,7 +181,12 @@ class Supervisor {
   std::int64_t generations_ = 0;  // numbers given out
   std::int64_t incarnations_ = 0;
   Operation operation_;
-  GenerationRecord record_;  // of the present generation; ended: of the last one
+  struct Waiting {
+    std::string peer;
+    Command command;
+  };
+  std::deque<Waiting> waiting_;  // changes, in the order in which they came
+  GenerationRecord record_;      // of the present generation; ended: of the last one
   TimePoint speed_written_at_;
   std::optional<Committed> committed_;
   std::string url_;

@@ -25,11 +25,33 @@ void Supervisor::reply_error(const std::string& peer, const Error& error) {
   reply(peer, exit_code(error.code), error.message);
 }
 
-bool Supervisor::refuse_while_busy(const std::string& peer, const char* verb) {
+// Whether a change has to wait for the one that is under way, or is refused for a stop.
+bool Supervisor::put_off(const std::string& peer, const Command& command) {
   if (operation_.kind == OperationKind::none) return false;
-  reply_error(peer, unavailable(fmt::format("{}: a {} is under way; `plimsoll status` shows it",
-                                            verb, operation_name())));
+  if (operation_.kind == OperationKind::stop || waiting_.size() >= kWaitingMax) {
+    reply_error(peer, unavailable(fmt::format("a {} is under way{}; `plimsoll status` shows it",
+                                              operation_name(),
+                                              waiting_.empty() ? "" : ", and many wait for it")));
+    return true;
+  }
+  log(LogLevel::info,
+      fmt::format("{}: waits until the {} is done", command.verb, operation_name()));
+  waiting_.push_back({peer, command});
   return true;
+}
+
+void Supervisor::begin_what_waits(TimePoint now) {
+  if (operation_.kind == OperationKind::stop || is_exiting_) {
+    for (const Waiting& waiting : waiting_) {
+      reply_error(waiting.peer, unavailable("a stop came before its turn"));
+    }
+    waiting_.clear();
+  }
+  while (operation_.kind == OperationKind::none && !waiting_.empty()) {
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    command(next.peer, next.command, now);
+  }
 }
 
 void Supervisor::command(const std::string& peer, const Command& command, TimePoint now) {
@@ -50,16 +72,20 @@ void Supervisor::command(const std::string& peer, const Command& command, TimePo
   } else if (verb == "stop") {
     stop_command(peer, command.arguments, now);
   } else if (verb == "restart") {
-    restart_command(peer, command.arguments, now);
+    if (!put_off(peer, command)) restart_command(peer, command.arguments, now);
   } else if (verb == "reconfigure") {
-    reconfigure_command(peer, command.arguments, now);
+    if (!put_off(peer, command)) reconfigure_command(peer, command.arguments, now);
   } else {
     reply(peer, kUsage, fmt::format("plimsolld {} knows no command '{}'", setup_.version, verb));
   }
 }
 
 void Supervisor::start_command(const std::string& peer, const Json& arguments, TimePoint now) {
-  if (refuse_while_busy(peer, "start")) return;
+  if (operation_.kind != OperationKind::none) {
+    return reply_error(
+        peer, unavailable(
+                  fmt::format("a {} is under way; `plimsoll status` shows it", operation_name())));
+  }
   if (is_running()) {
     return reply_error(
         peer, unavailable(fmt::format("a deployment is already running ({}, {}): `plimsoll "
@@ -116,7 +142,6 @@ void Supervisor::stop_command(const std::string& peer, const Json& arguments, Ti
 }
 
 void Supervisor::restart_command(const std::string& peer, const Json& arguments, TimePoint now) {
-  if (refuse_while_busy(peer, "restart")) return;
   const Result<std::optional<ChangePath>> path = read_path(arguments);
   if (!path) return reply_error(peer, path.error());
   if (options_.values.model.empty()) {
@@ -131,7 +156,6 @@ void Supervisor::restart_command(const std::string& peer, const Json& arguments,
 
 void Supervisor::reconfigure_command(const std::string& peer, const Json& arguments,
                                      TimePoint now) {
-  if (refuse_while_busy(peer, "reconfigure")) return;
   if (const auto path = read_path(arguments); !path) return reply_error(peer, path.error());
   const Result<ReconfigureRequest> request = read_reconfigure(arguments);
   if (!request) return reply(peer, kUsage, request.error().message);

@@ -365,18 +365,51 @@ TEST(SupervisorCommands, AReloadOfWhatHasFailedStartsIt) {
   EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
 }
 
-TEST(SupervisorCommands, OneChangeAtATime) {
+TEST(SupervisorCommands, AStartDuringAChangeIsRefused) {
   Harness h;
   h.serve();
   h.reconfigure("tp", "1");
-  h.command("restart");
-  h.reconfigure("tp", "3");
   h.command("start");
-  ASSERT_EQ(h.replies.size(), 3U);
-  for (const Reply& reply : h.replies) {
-    EXPECT_EQ(reply.exit_code, 75);
-    EXPECT_NE(reply.message.find("reconfigure is under way"), std::string::npos);
-  }
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+  EXPECT_NE(h.replies[0].message.find("a reconfigure is under way"), std::string::npos);
+}
+
+TEST(SupervisorCommands, ChangesAreMadeOneAfterTheOther) {
+  Harness h;
+  h.serve();
+  const std::int64_t before = h.supervisor().generation();
+  h.reconfigure("no-such-option", "1");  // refused at once: nothing is under way
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 78);
+  h.reconfigure("tp", "1");
+  h.reconfigure("log-level", "debug");  // live, but after the other
+  h.command("reconfigure", Json::object({{"assignments", Json::array({Json::array({"tp", "3"})})},
+                                         {"based_on", before}}));
+  EXPECT_EQ(h.replies.size(), 1U) << h.replies.back().message;
+  EXPECT_EQ(h.count_logged("waits until the reconfigure is done"), 2);
+  h.let_leave();
+  h.bring_up(0, 1);
+  h.answer_probe();
+  h.pass_for(seconds(3));  // the watch
+  ASSERT_EQ(h.replies.size(), 4U);
+  EXPECT_EQ(h.replies[1].exit_code, 0) << h.replies[1].message;
+  EXPECT_EQ(h.replies[2].exit_code, 0) << h.replies[2].message;
+  EXPECT_EQ(h.supervisor().options().values.log_level, "debug");
+  // Made for a generation that is no more.
+  EXPECT_EQ(h.replies[3].exit_code, 75);
+  EXPECT_NE(h.replies[3].message.find("the change was made for generation"), std::string::npos);
+}
+
+TEST(SupervisorCommands, WhatWaitsForAChangeIsEndedByAStop) {
+  Harness h;
+  h.serve();
+  h.reconfigure("tp", "1");
+  h.reconfigure("tp", "3");
+  h.command("stop");
+  ASSERT_EQ(h.replies.size(), 2U);  // the change that was under way, and the one that waited
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+  EXPECT_EQ(h.replies[1].message, "a stop came before its turn");
 }
 
 TEST(SupervisorCommands, AnUnknownVerbIsAUsageError) {

@@ -21,8 +21,8 @@ constexpr seconds kStatusTimeout{10};
 // The daemon bounds every operation (load-timeout, shutdown-timeout); this is only the last resort.
 constexpr std::chrono::hours kOperationTimeout{24};
 
-// 0, or the error of a connection to the control socket.
-int try_to_connect(const std::filesystem::path& runtime) {
+// 0, or the error of a connection to the control socket; the process that listens there.
+int try_to_connect(const std::filesystem::path& runtime, ucred* listener = nullptr) {
   const std::string path = control_endpoint(runtime).substr(std::strlen("ipc://"));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -31,7 +31,10 @@ int try_to_connect(const std::filesystem::path& runtime) {
   const UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const auto* generic = reinterpret_cast<const sockaddr*>(&address);
   if (!probe) return errno;
-  return ::connect(probe.get(), generic, sizeof address) == 0 ? 0 : errno;
+  if (::connect(probe.get(), generic, sizeof address) != 0) return errno;
+  socklen_t size = sizeof(ucred);
+  if (listener != nullptr) ::getsockopt(probe.get(), SOL_SOCKET, SO_PEERCRED, listener, &size);
+  return 0;
 }
 
 }  // namespace
@@ -56,16 +59,16 @@ Result<DaemonClient> DaemonClient::connect(const std::filesystem::path& runtime)
 }
 
 Result<Reply> DaemonClient::ask(const Command& command, Duration timeout) {
-  return wait(command, now() + timeout, [] {});
+  return wait(command, now() + timeout, [] { return Status(); });
 }
 
 Result<Reply> DaemonClient::ask_and_wait(const Command& command,
-                                         const std::function<void()>& while_waiting) {
+                                         const std::function<Status()>& while_waiting) {
   return wait(command, now() + kOperationTimeout, while_waiting);
 }
 
 Result<Reply> DaemonClient::wait(const Command& command, TimePoint deadline,
-                                 const std::function<void()>& while_waiting) {
+                                 const std::function<Status()>& while_waiting) {
   TRY(channel_.send(command));
   for (TimePoint time = now(); time < deadline; time = now()) {
     const std::optional<Received> received =
@@ -93,10 +96,14 @@ Result<Reply> DaemonClient::wait(const Command& command, TimePoint deadline,
           "done; `plimsoll status` and `plimsoll history` tell",
           command.verb));
     }
-    while_waiting();
+    TRY(while_waiting());
   }
-  return timed_out(fmt::format("{}: plimsolld listens in {} but does not answer", command.verb,
-                               runtime_.string()));
+  ucred daemon{};
+  (void)try_to_connect(runtime_, &daemon);
+  return timed_out(
+      fmt::format("{}: plimsolld (pid {}) listens in {} but does not answer: it is stopped, or "
+                  "stuck (`kill -CONT {}` or `kill -KILL {}`)",
+                  command.verb, daemon.pid, runtime_.string(), daemon.pid, daemon.pid));
 }
 
 void DaemonClient::idle(Duration time) { (void)channel_.receive(time); }

@@ -24,8 +24,8 @@ class DaemonClient {
   // Errors: unavailable where the daemon ends meanwhile; timed_out.
   Result<Reply> ask(const Command& command, Duration timeout);
   // The same for what takes long: `while_waiting` is called several times a second. No deadline of
-  // its own, since the daemon's hold; ends when the daemon does.
-  Result<Reply> ask_and_wait(const Command& command, const std::function<void()>& while_waiting);
+  // its own, since the daemon's hold; ends when the daemon does, or `while_waiting` fails.
+  Result<Reply> ask_and_wait(const Command& command, const std::function<Status()>& while_waiting);
   // Returns after that long, or as soon as the daemon says something (which is dropped).
   void idle(Duration time);
 
@@ -33,13 +33,13 @@ class DaemonClient {
   DaemonClient(std::filesystem::path runtime, Channel channel)
       : runtime_(std::move(runtime)), channel_(std::move(channel)) {}
   Result<Reply> wait(const Command& command, TimePoint deadline,
-                     const std::function<void()>& while_waiting);
+                     const std::function<Status()>& while_waiting);
 
   std::filesystem::path runtime_;
   Channel channel_;
 };
 
-// The daemon's status JSON. Errors: as ask().
+// The daemon's status JSON. Errors: as ask(); a daemon that is silent is named by its pid.
 Result<Json> ask_status(const std::filesystem::path& runtime);
 
 }  // namespace plimsoll

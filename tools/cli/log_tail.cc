@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -50,20 +51,23 @@ Result<LogTail> LogTail::open(const std::filesystem::path& path) {
   return LogTail(path, std::move(file), std::move(watch));
 }
 
-std::string lines_with(const std::string& text, std::string_view part) {
-  if (part.empty()) return text;
+std::string lines_with(const std::string& text, std::span<const std::string> parts) {
+  if (parts.empty()) return text;
   std::string kept;
   std::size_t begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
     const std::string_view line = std::string_view(text).substr(begin, end - begin);
-    if (line.find(part) != std::string_view::npos) kept += line;
+    const auto is_in_line = [&](const std::string& part) {
+      return line.find(part) != std::string_view::npos;
+    };
+    if (std::ranges::any_of(parts, is_in_line)) kept += line;
     begin = end;
   }
   return kept;
 }
 
-Result<std::string> LogTail::last(std::size_t lines, std::string_view part) {
+Result<std::string> LogTail::last(std::size_t lines, std::span<const std::string> parts) {
   struct stat found {};
   if (::fstat(file_.get(), &found) != 0) return file_error(path_);
   const auto size = static_cast<std::size_t>(found.st_size);
@@ -71,7 +75,7 @@ Result<std::string> LogTail::last(std::size_t lines, std::string_view part) {
   const bool is_cut = at_ > 0;
   std::string text = TRY(read_on());
   if (is_cut) text.erase(0, text.find('\n') + 1);
-  text = lines_with(text, part);
+  text = lines_with(text, parts);
   return lines == 0 ? "" : text.substr(begin_of_last(text, lines));
 }
 

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <span>
 #include <string>
-#include <string_view>
 
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
@@ -18,8 +18,8 @@ class LogTail {
   static Result<LogTail> open(const std::filesystem::path& path);
 
   // The last `lines` lines, of at most the last mebibyte; later reads go on behind them. Only those
-  // that contain `part`.
-  Result<std::string> last(std::size_t lines, std::string_view part = {});
+  // that contain one of `parts`, where there are any.
+  Result<std::string> last(std::size_t lines, std::span<const std::string> parts = {});
   // What has been written since, after at most that long; "" where nothing was. Goes on with the
   // new file where the log was rotated.
   Result<std::string> more(Duration timeout);
@@ -36,7 +36,7 @@ class LogTail {
   std::size_t at_ = 0;
 };
 
-// The lines of a text that contain a part.
-std::string lines_with(const std::string& text, std::string_view part);
+// The lines of a text that contain one of the parts; all where there are none.
+std::string lines_with(const std::string& text, std::span<const std::string> parts);
 
 }  // namespace plimsoll

@@ -22,10 +22,13 @@ Result<Reply> run_operation(const Invocation& call, const Command& command) {
   const std::filesystem::path runtime = runtime_of(call);
   DaemonClient client = TRY(DaemonClient::connect(runtime));
   ProgressView view(call.console);
-  return client.ask_and_wait(command, [&] {
+  return client.ask_and_wait(command, [&]() -> Status {
     const Result<Json> status = ask_status(runtime);
-    // One that cannot be had now says nothing about the operation.
+    // A daemon that is silent for so long will not do what was asked either; another error says
+    // nothing about the operation.
+    if (!status && status.error().code == Code::timed_out) return status.error();
     if (status && !text_at(*status, {"operation"}).empty()) view.show(*status);
+    return {};
   });
 }
 

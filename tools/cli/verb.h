@@ -84,6 +84,7 @@ Result<int> run_rollback(const Invocation& call);
 Result<int> run_config(const Invocation& call);
 Result<int> run_chat(const Invocation& call);
 Result<int> run_logs(const Invocation& call);
+Result<int> run_bundle(const Invocation& call);
 Result<int> run_version(const Invocation& call);
 Result<int> run_help(const Invocation& call);
 

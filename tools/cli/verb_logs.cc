@@ -1,6 +1,8 @@
 #include <charconv>
 #include <filesystem>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -28,8 +30,8 @@ void print(const Invocation& call, const std::string& text) {
   }
 }
 
-// "0.3": how lines of that rank are marked. Errors: invalid.
-Result<std::string> mark_of_rank(std::string_view text) {
+// "0.3": what lines of that rank have in them, and the daemon's about it. Errors: invalid.
+Result<std::vector<std::string>> marks_of_rank(std::string_view text) {
   const std::size_t dot = text.find('.');
   const auto is_number = [](std::string_view part) {
     return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
@@ -38,7 +40,9 @@ Result<std::string> mark_of_rank(std::string_view text) {
       !is_number(text.substr(dot + 1))) {
     return invalid(fmt::format("--rank: '{}' is no rank; write replica and rank: 0.3", text));
   }
-  return fmt::format(" worker {}: ", text);
+  return std::vector<std::string>{
+      fmt::format(" worker {}: ", text),
+      fmt::format("replica {}: rank {} ", text.substr(0, dot), text.substr(dot + 1))};
 }
 
 // A running daemon knows best; it may have been given another state folder than this call.
@@ -63,11 +67,11 @@ Result<int> run_logs(const Invocation& call) {
       return report_bad_value(call, fmt::format("-n: '{}' is no number of lines", text));
     }
   }
-  std::string part;
+  std::vector<std::string> marks;
   if (const auto given = call.line.flags.find("rank"); given != call.line.flags.end()) {
-    Result<std::string> mark = mark_of_rank(given->second);
-    if (!mark) return report_misuse(call, mark.error().message);
-    part = std::move(*mark);
+    Result<std::vector<std::string>> found = marks_of_rank(given->second);
+    if (!found) return report_misuse(call, found.error().message);
+    marks = std::move(*found);
   }
   Result<LogTail> log = LogTail::open(log_path(call));
   if (!log && log.error().code == Code::not_found) {
@@ -77,8 +81,8 @@ Result<int> run_logs(const Invocation& call) {
     return report_reply(call, {.exit_code = kExitNotRunning, .message = message, .result = {}});
   }
   if (!log) return log.error();
-  const std::string text = TRY(log->last(lines, part));
-  if (text.empty() && !part.empty()) {
+  const std::string text = TRY(log->last(lines, marks));
+  if (text.empty() && !marks.empty()) {
     call.console.err << fmt::format(
         "plimsoll logs: {} has no line of rank {}; `plimsoll status` shows which ranks there are\n",
         log_path(call).string(), call.line.flags.find("rank")->second);
@@ -86,7 +90,7 @@ Result<int> run_logs(const Invocation& call) {
   print(call, text);
   // A terminal's or pipe's end shows as a failed stream.
   while (call.line.has("follow") && call.console.out) {
-    const std::string more = lines_with(TRY(log->more(seconds(1))), part);
+    const std::string more = lines_with(TRY(log->more(seconds(1))), marks);
     if (!more.empty()) print(call, more);
   }
   return kExitOk;

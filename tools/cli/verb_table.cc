@@ -38,7 +38,7 @@ constexpr std::array<VerbFlag, 3> kPlanFlags = {
       "take options and measured sizes of a log of SGLang or vLLM, where none are given here"},
      {"svg", "FILE", "also write the bars as an image"}}};
 
-constexpr std::array<Verb, 15> kVerbs = {{
+constexpr std::array<Verb, 16> kVerbs = {{
     {.name = "start",
      .arguments = "[--OPTION VALUE ...]",
      .summary = "load a deployment and wait until it serves; launches the daemon where none runs",
@@ -110,6 +110,11 @@ constexpr std::array<Verb, 15> kVerbs = {{
      .summary = "show what all processes have said",
      .flags = kLogsFlags,
      .run = run_logs},
+    {.name = "bundle",
+     .arguments = "[FILE]",
+     .summary = "write what a report of a fault needs into one JSON file",
+     .arguments_max = 1,
+     .run = run_bundle},
     {.name = "version",
      .arguments = "",
      .summary = "show version, compiler and the instruction sets of this machine",

@@ -40,8 +40,7 @@ Result<int> run_version(const Invocation& call) {
   call.console.out << fmt::format(
       "plimsoll {}{}\ncompiler: {}\ncpu paths: {}; best on this machine: {}\ncuda: {}\n",
       PLIMSOLL_VERSION, commit.empty() ? "" : fmt::format(" ({})", commit), compiler,
-      join(paths, ", "), best,
-      gpus.empty() ? "not built" : fmt::format("kernels for {}; GPUs are not driven yet", gpus));
+      join(paths, ", "), best, gpus.empty() ? "not built" : fmt::format("kernels for {}", gpus));
   return kExitOk;
 }
 

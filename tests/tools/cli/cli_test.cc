@@ -325,6 +325,53 @@ TEST_F(Cli, LogsShowTheLastLines) {
   EXPECT_EQ(run({"logs", "-n", "1", "--json"}).out, "{\"line\":\"three\"}\n");
 }
 
+TEST_F(Cli, AMistakeInTheConfigurationHidesNoDaemonThatRuns) {
+  std::filesystem::create_directories(state());
+  const std::string file = (folder_.path() / "bad.conf").string();
+  std::ofstream(file) << "portt = 8000\nruntime-dir = " << runtime().string() << "\n";
+  const std::vector<std::string> words = {"status", "--json", "--config", file};
+  EXPECT_EQ(run_plainly(words).code, 78);  // nothing runs: the mistake is the answer
+  const FakeDaemon daemon(runtime(), [](const Command&) {
+    return Reply{.exit_code = 0, .message = "", .result = serving("http://127.0.0.1:1")};
+  });
+  const Done shown = run_plainly(words);
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_NE(shown.out.find("\"serving\""), std::string::npos) << shown.out;
+  EXPECT_NE(shown.err.find("portt"), std::string::npos) << shown.err;
+  EXPECT_EQ(run_plainly({"config", "show", "--config", file}).code, 78);
+}
+
+TEST_F(Cli, LogsOfARankHaveWhatTheDaemonSaysOfIt) {
+  write_state(
+      "plimsolld.log",
+      "a worker 0.1: mine\nb plimsolld: replica 0: rank 1 (pid 7) was killed by SIGKILL\n"
+      "c plimsolld: replica 0: rank 10 (pid 8) was killed by SIGKILL\nd worker 0.0: hers\n");
+  EXPECT_EQ(run({"logs", "--rank", "0.1"}).out,
+            "a worker 0.1: mine\nb plimsolld: replica 0: rank 1 (pid 7) was killed by SIGKILL\n");
+}
+
+TEST_F(Cli, ABundleHasWhatIsKnownAndWhyTheRestIsMissing) {
+  write_state("plimsolld.log", "one\ntwo\n");
+  const std::string file = (folder_.path() / "bundle.json").string();
+  const Done done = run({"bundle", file});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(done.out.rfind(file + ": version", 0), 0U) << done.out;
+  const Result<std::string> text = read_file(file, 1 << 20);
+  ASSERT_TRUE(text) << text.error().message;
+  const Result<Json> bundle = parse_json(*text);
+  ASSERT_TRUE(bundle) << bundle.error().message;
+  EXPECT_EQ(dump_json(*bundle->find("log")), R"(["one","two"])");
+  EXPECT_EQ(bundle->find("version")->find("version")->as_string(), PLIMSOLL_VERSION);
+  EXPECT_EQ(bundle->find("status")->find("state")->as_string(), "not_running");
+  EXPECT_NE(bundle->find("options")->find("tp"), nullptr) << *text;
+  EXPECT_NE(bundle->find("machine")->find("host"), nullptr) << *text;
+  EXPECT_NE(bundle->find("history")->find("message"), nullptr) << *text;
+
+  const Done again = run({"bundle", file});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("is there already"), std::string::npos) << again.err;
+}
+
 TEST_F(Cli, LogsOfARunningDaemonAreWhereItSays) {
   const std::filesystem::path path = folder_.path() / "elsewhere.log";
   std::ofstream(path) << "here\n";

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <future>
+#include <string>
 
 #include <gtest/gtest.h>
 #include <sys/fsuid.h>
@@ -30,6 +31,34 @@ TEST(DaemonClient, GetsTheReplyToItsCommand) {
   ASSERT_TRUE(reply) << reply.error().message;
   EXPECT_EQ(reply->message, "stop");
   EXPECT_EQ(dump_json(reply->result), R"({"all":true})");
+}
+
+TEST(DaemonClient, ASilentDaemonIsNamedByItsPid) {
+  const TempFolder folder;
+  const Result<Channel> silent = Channel::bind(control_endpoint(folder.path()), 0600);
+  ASSERT_TRUE(silent) << silent.error().message;
+  Result<DaemonClient> client = DaemonClient::connect(folder.path());
+  ASSERT_TRUE(client);
+  const Result<Reply> reply =
+      client->ask({.verb = "stop", .arguments = Json::object()}, milliseconds(1));
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code, Code::timed_out);
+  EXPECT_NE(reply.error().message.find("(pid " + std::to_string(::getpid()) + ")"),
+            std::string::npos)
+      << reply.error().message;
+}
+
+TEST(DaemonClient, WhatFailsWhileWaitingEndsTheWait) {
+  const TempFolder folder;
+  const Result<Channel> silent = Channel::bind(control_endpoint(folder.path()), 0600);
+  ASSERT_TRUE(silent) << silent.error().message;
+  Result<DaemonClient> client = DaemonClient::connect(folder.path());
+  ASSERT_TRUE(client);
+  const Result<Reply> reply =
+      client->ask_and_wait({.verb = "stop", .arguments = Json::object()},
+                           []() -> Status { return timed_out("nobody is there"); });
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().message, "nobody is there");
 }
 
 TEST(DaemonClient, NobodyListensWhereNoDaemonRuns) {

@@ -1,6 +1,8 @@
 #include "tools/cli/log_tail.h"
 
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -30,8 +32,9 @@ TEST(LogTail, GivesTheLastLinesOfOneRank) {
   append(path, "a worker 0.1: one\nb worker 0.10: two\nc worker 0.1: three\nd worker 0.1: four");
   Result<LogTail> log = LogTail::open(path);
   ASSERT_TRUE(log) << log.error().message;
-  EXPECT_EQ(*log->last(2, " worker 0.1: "), "c worker 0.1: three\nd worker 0.1: four");
-  EXPECT_EQ(lines_with("", "x"), "");
+  const std::vector<std::string> rank = {" worker 0.1: "};
+  EXPECT_EQ(*log->last(2, rank), "c worker 0.1: three\nd worker 0.1: four");
+  EXPECT_EQ(lines_with("", rank), "");
 }
 
 TEST(LogTail, ALargeFileGivesItsEndInWholeLines) {
