@@ -26,6 +26,7 @@ class ChangeWatch {
   enum class Verdict { wait, commit, take_back };
   Verdict look(const Seen& seen, TimePoint now);
   TimePoint next_look() const { return next_look_; }
+  TimePoint since() const { return since_; }
 
  private:
   TimePoint since_;

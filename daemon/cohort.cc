@@ -341,7 +341,8 @@ Duration Cohort::longest_delay() const {
   constexpr Duration kMargin = seconds(2);
   const Duration hold = options().hold_deadline;
   const Duration left = hold - started_in_ - started_in_ / 2 - kMargin;
-  return std::max<Duration>(std::min(left, hold / 2), seconds(1));
+  // Where none of them can wait so long, haste saves nobody.
+  return left < seconds(1) ? RestartPolicy::kDelayMax : std::min(left, hold / 2);
 }
 
 // The last process is gone.

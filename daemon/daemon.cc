@@ -361,6 +361,9 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
                           .instance = parts_.setup.instance,
                           .descriptors = {}};
   if (child.kind == ChildId::Kind::router) {
+    // It reads the tokenizer, which is to be that of the weights.
+    const LaunchPlan& plan = supervisor_.deployment()->plan();
+    TRY(check_model_identity(plan.options.values.model, plan.model_identity));
     start.descriptors.push_back({"listener", http_.fd()});
     return children_.start(start);
   }

@@ -220,7 +220,7 @@ void Deployment::tick(TimePoint now, Actions& out) {
 // One that has not proved itself is ready for probes only; but of a deployment that ends nobody
 // asks for more than to finish.
 bool Deployment::is_ready(const Cohort& cohort) const {
-  const bool is_excused = stop_phase_ != StopPhase::none;
+  const bool is_excused = stop_phase_ == StopPhase::router;
   return cohort.state() == CohortState::ready && (cohort.is_proved() || is_excused);
 }
 

@@ -172,7 +172,7 @@ class Deployment {
   void prove_restarted(bool can_ask, TimePoint now, Actions& out);
   bool is_arriving(const Cohort& cohort) const;
   bool proof_result(const ProbeResult& result, TimePoint now, Actions& out);
-  void arrival_answered(const ProbeResult& result, TimePoint now);
+  void arrival_answered(const ProbeResult& result, TimePoint now, Actions& out);
   void restarted_answered(const ProbeResult& result, TimePoint now, Actions& out);
   void use_router_plan(const PlanInUse& plan, Actions& out);
   std::optional<ChildId> hello(const std::string& peer, const Hello& hello);

@@ -110,7 +110,7 @@ bool Deployment::proof_result(const ProbeResult& result, TimePoint now, Actions&
   if (!is_moving() || change_->proof.sequence == 0 || result.sequence != change_->proof.sequence) {
     return false;
   }
-  arrival_answered(result, now);
+  arrival_answered(result, now, out);
   return true;
 }
 
@@ -132,7 +132,7 @@ void Deployment::restarted_answered(const ProbeResult& result, TimePoint now, Ac
   cohort->refuse(error, now, out);
 }
 
-void Deployment::arrival_answered(const ProbeResult& result, TimePoint now) {
+void Deployment::arrival_answered(const ProbeResult& result, TimePoint now, Actions& out) {
   Change& change = *change_;
   change.proof.sequence = 0;
   if (change.phase != MovePhase::arriving) return;
@@ -140,7 +140,12 @@ void Deployment::arrival_answered(const ProbeResult& result, TimePoint now) {
     Error error = probe_error(result.code, "it does not answer a test request: " + result.message);
     change.proof.at = now + kProbeRetry;
     const bool is_last = ++change.proof.failed >= kProofsMax || is_permanent(error.code);
-    if (is_last && change.state == ChangeState::moving) begin_revert(std::move(error));
+    if (!is_last) return;
+    if (change.state == ChangeState::moving) return begin_revert(std::move(error));
+    // What comes back is damaged too: the others serve on without it.
+    Cohort* cohort = find_cohort(change.proof.replica);
+    change.proof = {};
+    if (cohort != nullptr) cohort->refuse(error, now, out);
     return;
   }
   change.proof.failed = 0;

@@ -18,6 +18,7 @@ HttpSocket::HttpSocket(std::vector<InheritedDescriptor> inherited, ServiceNotify
 }
 
 Result<std::string> HttpSocket::open(const std::string& host, std::int64_t port) {
+  if (bound_ && bound_->host == host && bound_->port == port) return bound_->listener.url;
   const bool comes_back = former_ && former_->host == host && former_->port == port;
   if (comes_back) {
     std::swap(bound_, former_);
@@ -25,11 +26,15 @@ Result<std::string> HttpSocket::open(const std::string& host, std::int64_t port)
     return bound_->listener.url;
   }
   Result<Bound> made = make(host, port);
-  // Two sockets of one port, which one process may not have at a time.
+  // Of one port there may not be two sockets at a time.
   const bool is_in_the_way = !made && bound_ && bound_->port == port && port != 0;
   if (is_in_the_way) {
-    bound_.reset();
+    const std::string old_host = bound_->host;
+    close({});
     made = make(host, port);
+    if (!made) {
+      if (Result<Bound> again = make(old_host, port)) bound_ = std::move(*again);
+    }
   }
   if (!made) return made.error();
   former_ = std::exchange(bound_, std::move(*made));

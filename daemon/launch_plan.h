@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/model_identity.h"
 #include "shared/base/json.h"
 #include "shared/base/units.h"
 #include "shared/control/messages.h"
@@ -25,7 +26,7 @@ struct LaunchPlan {
   Blocks kv_blocks = 0;
   Tokens context_length = 0;
   std::string served_model_name;
-  std::string model_identity;       // of the files that were planned with
+  ModelIdentity model_identity;     // of the files that were planned with
   std::vector<Bytes> rank_bytes;    // planned; replica by replica, rank by rank
   std::vector<Bytes> weight_bytes;  // the weights' part of it
   // By rank of a replica: the weights are in memory already, as those that run now map them.

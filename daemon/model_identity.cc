@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "shared/base/text.h"
+#include "shared/generation/fingerprint.h"
 
 namespace plimsoll {
 namespace {
@@ -45,14 +46,12 @@ std::string path_in(std::string line) {
   return line;
 }
 
-}  // namespace
-
-std::string model_identity(const std::string& model) {
+std::string files_of(const std::string& model) {
   std::error_code failed;
   if (!fs::is_directory(model, failed)) return line_of(model);
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(model, failed)) {
-    if (files.size() < kFilesMax && is_of_model(entry.path())) files.push_back(entry.path());
+  for (fs::directory_iterator at(model, failed), end; !failed && at != end; at.increment(failed)) {
+    if (files.size() < kFilesMax && is_of_model(at->path())) files.push_back(at->path());
   }
   std::ranges::sort(files);
   std::string lines;
@@ -60,11 +59,27 @@ std::string model_identity(const std::string& model) {
   return lines;
 }
 
-Status check_model_identity(const std::string& model, const std::string& planned) {
-  const std::string present = model_identity(model);
-  if (present == planned) return {};
-  std::string changed = first_difference(planned, present);
-  if (changed.empty()) changed = first_difference(present, planned);
+std::string content_of(const std::string& model) {
+  const Result<std::string> content = model_fingerprint(model);
+  return content ? *content : "";
+}
+
+}  // namespace
+
+ModelIdentity model_identity(const std::string& model) {
+  return {.files = files_of(model), .content = content_of(model)};
+}
+
+bool is_same_model(const ModelIdentity& one, const ModelIdentity& other) {
+  return one.files == other.files || (!one.content.empty() && one.content == other.content);
+}
+
+Status check_model_identity(const std::string& model, const ModelIdentity& planned) {
+  const std::string present = files_of(model);
+  if (present == planned.files) return {};
+  if (!planned.content.empty() && content_of(model) == planned.content) return {};
+  std::string changed = first_difference(planned.files, present);
+  if (changed.empty()) changed = first_difference(present, planned.files);
   return invalid(fmt::format(
       "{} has been changed or replaced since this generation was planned, and what it serves must "
       "not change with a restart: `plimsoll restart` takes the model that is there now",

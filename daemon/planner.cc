@@ -141,7 +141,7 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
     machine.cgroup_used = std::max<Bytes>(machine.cgroup_used - bytes, 0);
   }
   const std::string& model = options.values.model;
-  std::string identity = model_identity(model);  // before it is read
+  ModelIdentity identity = model_identity(model);  // before it is read
   const PlanModels models = TRY(read_plan_models(options.values, machine));
   TRY(check_gpus(machine, models.model, options.values));
   const std::vector<std::string> variables = own_variables();

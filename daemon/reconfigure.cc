@@ -180,7 +180,9 @@ Result<ChangePath> choose_path(const PathInput& input) {
     return invalid(fmt::format("the path {} does not do for this change: {}",
                                change_path_name(*input.wanted), why));
   };
-  const std::string router = router_change(input.diff);
+  std::string router = router_change(input.diff);
+  const bool is_same = is_same_model(input.present->model_identity, input.next->model_identity);
+  if (router.empty() && !is_same) router = "model: its files have changed";
   const std::string beside = no_room(*input.present, *input.next, ChangePath::beside);
   std::string rolling = no_room(*input.present, *input.next, ChangePath::rolling);
   if (rolling.empty() && input.present->dp < 2) rolling = "there is only one replica";

@@ -38,10 +38,13 @@ std::optional<Duration> RestartPolicy::next_delay(Code cause, TimePoint now, Dur
     const int doublings = std::min(failures_ - 2, 6);  // 2^6 s is past the maximum
     delay = std::min(kBaseDelay * (1 << doublings), kDelayMax);
   }
-  // 0.8 to 1.2, so that replicas that died together do not load together.
+  // 0.8 to 1.2, at the most that it may be 0.8 to 1: replicas that died together do not load
+  // together.
   const double uniform = static_cast<double>(random_() >> 11) * 0x1p-53;
-  const double jittered = static_cast<double>(delay.count()) * (0.8 + 0.4 * uniform);
-  return std::min({Duration(static_cast<Duration::rep>(jittered)), longest, kDelayMax});
+  const auto most = static_cast<double>(std::min(longest, kDelayMax).count());
+  const double wanted = static_cast<double>(delay.count()) * (0.8 + 0.4 * uniform);
+  const double jittered = wanted <= most ? wanted : most * (0.8 + 0.2 * uniform);
+  return Duration(static_cast<Duration::rep>(jittered));
 }
 
 }  // namespace plimsoll

@@ -137,9 +137,10 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   operation_.path = *path;
   if (operation_.is_dry_run) return finish_dry_run();
   if (operation_.path != ChangePath::restart) return begin_change(now);
-  // A port that is taken is known before anything is touched.
+  // A port that is taken is known before anything is touched; of one port, hosts follow each other.
   const Options& next = operation_.plan->options.values;
-  if (bound_ == listener_name(next)) return begin_replacement(now);
+  const bool is_other_host = next.port != 0 && next.port == options_.values.port;
+  if (bound_ == listener_name(next) || is_other_host) return begin_replacement(now);
   out_.emplace_back(BindListener{next.host, next.port});
 }
 
@@ -199,7 +200,10 @@ void Supervisor::on(const ListenerBound& event, TimePoint now) {
     record_refusal(error, &*operation_.plan, now);
     return finish(exit_code(error.code), error.message);
   }
-  if (!event.url) return target_failed(event.url.error(), now);
+  if (!event.url) {
+    bound_.clear();  // of one port, the other host's had to go first
+    return target_failed(event.url.error(), now);
+  }
   url_ = *event.url;
   bound_ = listener_name(operation_.plan->options.values);
   if (is_running()) return begin_replacement(now);

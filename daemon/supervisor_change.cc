@@ -103,11 +103,11 @@ void Supervisor::watch_change(TimePoint now) {
   }
   if (state != State::moved) return;
   if (!operation_.watch) {
-    if (!is_serving) return;
-    if (operation_.pause) serving_since_ = now;
+    // Also where it does not serve at once: it may never do.
     operation_.watch = ChangeWatch(now);
-    log(LogLevel::info, fmt::format("generation {} serves; it is watched for {:.0f} s", generation_,
-                                    to_seconds(ChangeWatch::kWatchTime)));
+    log(LogLevel::info,
+        fmt::format("generation {} {}; it is watched for {:.0f} s", generation_,
+                    is_serving ? "serves" : "is there", to_seconds(ChangeWatch::kWatchTime)));
     return;
   }
   bool is_committed = false;
@@ -138,20 +138,23 @@ void Supervisor::watch_target(TimePoint now) {
 // Why the target, which serves or has served, is to be taken back.
 std::optional<Error> Supervisor::look_at_target(TimePoint now, bool& is_committed) {
   const std::optional<LastFault>& fault = deployment_->last_fault();
-  const bool is_of_replica = fault && fault->replica >= 0;
+  const bool is_of_replica = fault && fault->replica >= 0 && fault->at >= operation_.watch->since();
   ChangeWatch::Seen seen{.is_serving = deployment_->state() == DeploymentState::serving,
                          .is_dying = deployment_->is_dying()};
   if (is_of_replica) seen.replica_fault_at = fault->at;
   const ChangeWatch::Verdict verdict = operation_.watch->look(seen, now);
   is_committed = verdict == ChangeWatch::Verdict::commit;
   if (verdict != ChangeWatch::Verdict::take_back) return std::nullopt;
+  const double watched = to_seconds(now - operation_.watch->since());
   operation_.watch.reset();
-  const std::string what = is_of_replica
-                               ? fmt::format("replica {}: {}", fault->replica, fault->message)
-                               : fmt::format("it does not serve any more, it is {}: {}",
-                                             deployment_state_name(deployment_->state()), reason());
+  const std::string why = reason();
+  const std::string what =
+      is_of_replica
+          ? fmt::format("replica {}: {}", fault->replica, fault->message)
+          : fmt::format("it does not serve any more, it is {}{}{}",
+                        deployment_state_name(deployment_->state()), why.empty() ? "" : ": ", why);
   return unavailable(fmt::format("it failed within {:.0f} s of serving: {}",
-                                 to_seconds(ChangeWatch::kWatchTime), what));
+                                 std::max(watched, to_seconds(ChangeWatch::kWatchTime)), what));
 }
 
 void Supervisor::change_failed(TimePoint now) {

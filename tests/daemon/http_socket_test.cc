@@ -115,6 +115,11 @@ TEST_F(HttpSocketTest, AnotherHostOfTheSamePortTakesItsPlace) {
   const std::int64_t port = port_of(free.fd.get());
   free.fd.reset();
   ASSERT_TRUE(http.open("127.0.0.1", port));
+  {
+    // While a router still has it nobody else can, and the old one must not be lost over it.
+    const UniqueFd router(::dup(http.fd()));
+    EXPECT_FALSE(http.open("0.0.0.0", port));
+  }
   ASSERT_TRUE(http.open("0.0.0.0", port));
   EXPECT_EQ(port_of(http.fd()), port);
 }

@@ -130,6 +130,18 @@ TEST_F(ReconfigurePath, IsBesideWhereOneMoreReplicaFits) {
   EXPECT_EQ(path(), "rolling");
 }
 
+// The router has the old one's tokenizer.
+TEST_F(ReconfigurePath, IsRestartWhereTheModelsFilesHaveChanged) {
+  next_.memory_available = 3 * kGiB;
+  present_.model_identity = {.files = "m.gguf 1:2 3 4\n", .content = "a"};
+  next_.model_identity = {.files = "m.gguf 1:2 3 5\n", .content = "a"};
+  EXPECT_EQ(path(), "beside") << "only touched";
+  next_.model_identity.content = "b";
+  EXPECT_EQ(path(), "restart");
+  EXPECT_NE(path(ChangePath::rolling).find("its files have changed"), std::string::npos)
+      << path(ChangePath::rolling);
+}
+
 // Packed weights of the same file and split are one block of memory for old and new ranks.
 TEST_F(ReconfigurePath, WeightsThatBothMapAreCountedOnce) {
   present_.weight_bytes = next_.weight_bytes = {3 * kGiB / 4, 3 * kGiB / 4};
