@@ -311,11 +311,12 @@ Status DriverRuntime::begin_recording() {
 
 Result<Recording> DriverRuntime::end_recording() {
   CuGraph graph = nullptr;
-  TRY(check(api_.end_capture(stream_, &graph), "record launches"));
-  if (failure_) {
-    (void)api_.destroy_graph(graph);
+  const Status ended = check(api_.end_capture(stream_, &graph), "record launches");
+  if (failure_) {  // a launch that failed ends the capture, too, and is the cause
+    if (graph != nullptr) (void)api_.destroy_graph(graph);
     return *failure_;
   }
+  TRY(ended);
   CuGraphExec recording = nullptr;
   const Status made = check(api_.instantiate(&recording, graph, 0), "make a graph of launches");
   (void)api_.destroy_graph(graph);  // the executable one does not need it

@@ -108,7 +108,7 @@ class Reader {
       device.bar1 = to_bytes(bar1.total);
     }
     device.numa_node = numa_node(handle);
-    TRY(read_processes(handle, which, device));
+    read_processes(handle, device);
     return device;
   }
 
@@ -164,8 +164,8 @@ class Reader {
     device.multiprocessors = static_cast<int>(cores / (is_narrow ? 64 : 128));
   }
 
-  Status read_processes(NvmlHandle handle, const std::string& which, Device& device) const {
-    if (api_.processes == nullptr) return {};
+  void read_processes(NvmlHandle handle, Device& device) const {
+    if (api_.processes == nullptr) return;
     std::vector<NvmlProcess> list(64);
     auto count = static_cast<unsigned>(list.size());
     NvmlReturn result = api_.processes(handle, &count, list.data());
@@ -174,7 +174,8 @@ class Reader {
       count = static_cast<unsigned>(list.size());
       result = api_.processes(handle, &count, list.data());
     }
-    TRY(check(result, "list the processes of " + which));
+    // A virtual GPU or a container may not tell: who else is there is not known then.
+    if (result != kNvmlSuccess) return;
     list.resize(std::min<std::size_t>(count, list.size()));
     for (const NvmlProcess& process : list) {
       DeviceProcess one{.pid = process.pid, .bytes = std::nullopt, .user = {}, .command = {}};
@@ -186,7 +187,6 @@ class Reader {
       one.command = name.command;
       device.processes.push_back(std::move(one));
     }
-    return {};
   }
 
   int numa_node(NvmlHandle handle) const {

@@ -20,6 +20,8 @@ CACHE = pathlib.Path(os.environ.get("PLIMSOLL_CACHE", pathlib.Path.home() / ".ca
 SMOLLM2 = CACHE / "models/SmolLM2-135M-Instruct.Q4_1.gguf"
 # Sanitizer builds are many times slower; every deadline grows with this.
 SLOW = float(os.environ.get("SYSTEM_TEST_SLOWNESS", "1"))
+# Of cases that run the same code another runs, sanitizers see one.
+unless_sanitized = unittest.skipIf(SLOW != 1, "sanitizers run another case of the kind")
 
 
 def deadline(seconds):

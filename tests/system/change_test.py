@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from deployment import BUILD, SLOW, Deployment, SystemTest, tiny_model, wait_until
+from deployment import BUILD, SLOW, Deployment, SystemTest, tiny_model, unless_sanitized, wait_until
 
 TOKENS = 40
 
@@ -104,6 +104,7 @@ class Change(SystemTest):
                   f"{load.longest:.2f} s, pause {result['pause_s']:.2f} s", flush=True)
             return result
 
+    @unless_sanitized
     def test_a_rolling_restart_of_two_replicas_fails_and_refuses_nobody(self):
         self.assertEqual(self.check_restart("rolling", 2)["pause_s"], 0)
 
@@ -115,6 +116,7 @@ class Change(SystemTest):
         self.assertLess(result["pause_s"], 2 * result["predicted_pause_s"] + 0.5 * SLOW)
         self.assertLess(result["predicted_pause_s"], 2 * result["pause_s"] + 0.5 * SLOW)
 
+    @unless_sanitized
     def test_streams_that_outlast_the_drain_go_on_in_the_next_generation(self):
         fields = {"max_tokens": 900, "ignore_eos": True, "temperature": 0.9, "seed": 5}
         for path, dp in (("hold", 1), ("rolling", 2)):
@@ -144,6 +146,7 @@ class Change(SystemTest):
             self.assertEqual((code, result["path"]), (0, "restart"), result)
             self.assertNotEqual(server.status()["router"]["pid"], router)
 
+    @unless_sanitized
     def test_a_reconfiguration_takes_the_best_path_and_says_it_before(self):
         with Deployment(self.model, "--dp", 2) as server:
             code, dry = self.run_json(server, "reconfigure", "max-running-requests=9", "--dry-run")
@@ -198,6 +201,7 @@ class Change(SystemTest):
                     if path in ("rolling", "beside"):
                         self.assertEqual(result["pause_s"], 0)
 
+    @unless_sanitized
     def test_a_model_whose_weights_are_no_numbers_is_taken_back(self):
         model = tiny_model(self.folder.name, seed=3, type="F32", layers=4, hidden=128, context=1024)
         weights = bytearray(model.read_bytes())

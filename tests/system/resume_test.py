@@ -7,7 +7,7 @@ import threading
 import time
 import unittest
 
-from deployment import BUILD, Deployment, SystemTest, tiny_model, wait_until
+from deployment import BUILD, Deployment, SystemTest, tiny_model, unless_sanitized, wait_until
 
 STREAMS = 32
 TOKENS = 160
@@ -142,6 +142,7 @@ class Resume(SystemTest):
     def test_with_one_replica_streams_go_on_after_its_restart(self):
         self.check([(0, 1), (0, 0)], "--tp", 2)
 
+    @unless_sanitized
     def test_with_two_replicas_streams_go_on_at_once_on_the_other(self):
         self.check([(0, 0)], "--dp", 2)
 
@@ -182,6 +183,7 @@ class Poison(SystemTest):
                 server.wait_serving()
                 self.assertIn("SIGSEGV", server.status()["last_fault"]["message"])
 
+    @unless_sanitized
     def test_one_that_crashes_its_worker_at_once(self):
         self.check(0)
 

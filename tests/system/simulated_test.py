@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from deployment import SLOW, Deployment, SystemTest, tiny_model, wait_until
+from deployment import SLOW, Deployment, SystemTest, tiny_model, unless_sanitized, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RANKS = 8
@@ -135,6 +135,7 @@ class Simulated(SystemTest):
             self.assertIn("rank 5", server.status()["last_fault"]["message"])
             self.check_answer(server, [80], 4)
 
+    @unless_sanitized
     def test_a_slow_load_shows_progress(self):
         server = self.deployment(load_time="2s")
         try:
@@ -206,10 +207,12 @@ class Rehearsal(SystemTest):
                             "window: --mem-fraction-static 0.772 to "],
                            "--assume", STORY, "--mem-fraction-static", 0.55)
 
+    @unless_sanitized
     def test_the_predicted_story_is_refused_at_once(self):
         self.check_refused(["raise it", "the smallest mem-fraction-static that leaves KV anything"],
                            "--mem-fraction-static", 0.55)
 
+    @unless_sanitized
     def test_plimsoll_start_says_it_once_too(self):
         server = self.deployment()
         done = server.cli("start", *server.arguments[4:], "--assume", STORY, "--mem-fraction-static", 0.5)
@@ -217,6 +220,7 @@ class Rehearsal(SystemTest):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertEqual((done.stdout + done.stderr).count("the plan does not fit"), 1, done.stderr)
 
+    @unless_sanitized
     def test_the_launch_that_worked_is_rehearsed(self):
         with self.deployment("--mem-fraction-static", 0.88) as server:
             self.assertEqual(len(server.workers()), RANKS)

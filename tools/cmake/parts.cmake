@@ -114,7 +114,7 @@ function(add_tests dir)
   precompile(${name} gtest/gtest.h)
   # What they call is optimised; they themselves had better be compiled soon.
   if(PLIMSOLL_SANITIZE)
-    target_compile_options(${name} PRIVATE -O0)
+    target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
   else()
     target_compile_options(${name} PRIVATE -O1)
   endif()

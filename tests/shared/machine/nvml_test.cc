@@ -19,6 +19,7 @@ struct FakeGpu {
   bool has_link = true;
   bool is_cut = false;
   std::vector<NvmlProcess> processes = {};
+  NvmlReturn processes_result = kNvmlSuccess;
 };
 struct FakeDriver {
   std::vector<FakeGpu> gpus = {{}, {.uuid = "GPU-2"}};
@@ -73,7 +74,8 @@ NvmlApi fake_api() {
     *active = gpu(h).has_link && link == 2 ? 1 : 0;
     return kNvmlSuccess;
   };
-  api.processes = [](NvmlHandle h, unsigned* count, NvmlProcess* list) {
+  api.processes = [](NvmlHandle h, unsigned* count, NvmlProcess* list) -> NvmlReturn {
+    if (gpu(h).processes_result != kNvmlSuccess) return gpu(h).processes_result;
     const std::vector<NvmlProcess>& all = gpu(h).processes;
     const bool fits = *count >= all.size();
     *count = static_cast<unsigned>(all.size());
@@ -136,6 +138,13 @@ TEST_F(Nvml, NamesTheProcessesThatHoldMemory) {
   EXPECT_EQ(processes[0].user, "4242");
   EXPECT_EQ(processes[0].command, "python3 -m server");
   EXPECT_EQ(processes[1].bytes, std::nullopt);
+}
+
+TEST_F(Nvml, WhereProcessesAreNotToldTheGpuIsUsedAllTheSame) {
+  fake_.gpus[0].processes_result = 3;  // not supported: virtual GPUs, containers
+  const Result<NvmlDevices> found = read_nvml(fake_api(), 0);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_TRUE(found->devices[0].processes.empty());
 }
 
 TEST_F(Nvml, MoreProcessesThanExpectedAreAllListed) {
