@@ -16,7 +16,7 @@ struct ModelIdentity {
   std::string content;  // empty: it cannot be read
 };
 ModelIdentity model_identity(const std::string& model);
-// Whether it is one model. Of what is not known, nothing is said against it.
+// Whether it is one model: the files are the same, or what is in them.
 bool is_same_model(const ModelIdentity& one, const ModelIdentity& other);
 
 // Of what is on disk now. Errors: invalid, with the file that has changed.

@@ -116,6 +116,26 @@ TEST(SupervisorChange, ALaterReplicaThatFailsTakesTheEarlierOnesBackToo) {
   }
 }
 
+TEST(SupervisorChange, WhatComesBackDamagedIsLeftOutAndTheChangeEnds) {
+  Harness h(1, 2);
+  h.serve(2, 1);
+  h.reconfigure("threads", "3");
+  h.let_leave();
+  h.bring_up(0, 1);
+  h.answer_probe();
+  h.let_leave();
+  h.die(Harness::worker(1, 0), SIGSEGV);
+  h.bring_up(1, 1);
+  h.answer_probe();
+  h.let_leave();
+  h.bring_up(0, 1);
+  h.answer_probe(false, "corrupt");
+  h.let_leave();
+  EXPECT_EQ(h.table(), "1 ready, 0 failed");
+  ASSERT_EQ(h.replies.size(), 1U) << "the change goes on for ever";
+  EXPECT_EQ(h.replies[0].exit_code, 75);
+}
+
 TEST(SupervisorChange, OnThePathHoldTheRouterStaysAndIsToldToWait) {
   Harness h(2);
   h.serve();
@@ -247,6 +267,24 @@ TEST(SupervisorChange, TheRoutersDeathInTheWatchedSecondsIsForgiven) {
     EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
     EXPECT_EQ(h.committed->generation, 2);
   }
+}
+
+TEST(SupervisorChange, ANewGenerationThatNeverServesAfterItsMoveIsTakenBack) {
+  Harness h(1);
+  h.memory_available = 100 * kGiB;
+  h.serve(1, 1);
+  h.reconfigure("threads", "3", "beside");
+  h.let_leave();
+  h.bring_up(1, 1);
+  h.answer_probe();
+  h.die(Harness::router());
+  h.let_leave();
+  h.end(Harness::worker(1, 0), {false, 78});
+  for (int i = 0; i < 30 && h.supervisor().generation() == 2; ++i) {
+    h.pass_for(seconds(1));
+    h.let_leave();
+  }
+  EXPECT_EQ(h.supervisor().generation(), 1) << "the change goes on for ever";
 }
 
 TEST(SupervisorChange, OnThePathRestartNobodyIsLetInBeforeTheNewGenerationServes) {
