@@ -43,8 +43,9 @@ if(PLIMSOLL_SANITIZE)
     -fsanitize=${PLIMSOLL_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(plimsoll_flags INTERFACE -fsanitize=${PLIMSOLL_SANITIZE})
   if(PLIMSOLL_SANITIZE MATCHES undefined)
-    # A check before each access doubles the time to compile; null pointers are caught by AddressSanitizer.
-    target_compile_options(plimsoll_flags INTERFACE -fno-sanitize=null,alignment,vptr)
+    # A check before each access doubles the time to compile; null and overflowed pointers that are used are
+    # caught by AddressSanitizer.
+    target_compile_options(plimsoll_flags INTERFACE -fno-sanitize=null,alignment,vptr,pointer-overflow)
   endif()
   if(PLIMSOLL_SANITIZE MATCHES thread)
     # TSan does not know fences; Asio without its fenced blocks is as correct and can be checked.
