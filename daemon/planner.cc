@@ -52,6 +52,9 @@ Status check_gpus(const Machine& machine, const ModelSpec& model, const Options&
         "or use --devices cpu. `plimsoll plan` plans for GPUs, and --devices simulated rehearses "
         "the launch");
   }
+  if (!model.not_loaded.empty()) {
+    return invalid(fmt::format("model {}: {}", options.model, model.not_loaded));
+  }
   if (model.weights.all().empty()) {
     return invalid(
         "model: workers load GGUF files; this model can be planned for GPUs, and --devices "

@@ -157,6 +157,10 @@ bool keeps_requests(const FitInputs& in, const Fit& fit) {
 
 }  // namespace
 
+Tokens context_wanted(const FitInputs& in) {
+  return in.context_length.value_or(context_ceiling(in));
+}
+
 Tokens context_floor(const FitInputs& in) { return std::min(kContextFloor, context_ceiling(in)); }
 
 Blocks blocks_of_tokens(Tokens tokens) { return ceil_div(tokens, kKvBlockTokens); }

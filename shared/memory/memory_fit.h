@@ -93,6 +93,8 @@ Fit least_fit(const FitInputs& in);
 Bytes rank_bytes(const FitInputs& in, const RankShape& rank, const Fit& fit);
 
 StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t requests);
+// That was given, or the longest that the model and max-total-tokens allow.
+Tokens context_wanted(const FitInputs& in);
 // Below which an undecided context is not lowered.
 Tokens context_floor(const FitInputs& in);
 Blocks blocks_of_tokens(Tokens tokens);  // rounded up

@@ -271,6 +271,7 @@ Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
   plan.decisions = {
       .context_length = fit.step.context_length,
       .context_length_min = problem.fit.context_length ? 0 : context_floor(problem.fit),
+      .context_length_wanted = context_wanted(problem.fit),
       .max_running_requests = fit.step.max_running_requests,
       .step_tokens_max = fit.step.step_tokens_max,
       .logit_rows_max = fit.step.logit_rows_max,

@@ -83,7 +83,8 @@ struct RankPlan {
 // What the options left to `auto`, decided.
 struct PlanDecisions {
   Tokens context_length = 0;
-  Tokens context_length_min = 0;  // what the launch may still lower it to; 0: it was given
+  Tokens context_length_min = 0;     // what the launch may still lower it to; 0: it was given
+  Tokens context_length_wanted = 0;  // with memory for it
   std::int64_t max_running_requests = 0;
   Tokens step_tokens_max = 0;  // rows of one step (chunked prefill's upper bound)
   std::int64_t logit_rows_max = 0;

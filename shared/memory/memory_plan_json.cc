@@ -206,6 +206,7 @@ Status read_decisions(const Json& json, PlanDecisions& decisions) {
   Reader in(json, "decisions.");
   in.read("context_length", decisions.context_length);
   in.read_optional("context_length_min", decisions.context_length_min);
+  in.read_optional("context_length_wanted", decisions.context_length_wanted);
   in.read("max_running_requests", decisions.max_running_requests);
   in.read("step_tokens_max", decisions.step_tokens_max);
   in.read("logit_rows_max", decisions.logit_rows_max);
@@ -283,6 +284,7 @@ Json memory_plan_to_json(const MemoryPlan& plan) {
        {"budget_source", plan.budget_source},
        {"decisions", Json::object({{"context_length", decided.context_length},
                                    {"context_length_min", decided.context_length_min},
+                                   {"context_length_wanted", decided.context_length_wanted},
                                    {"max_running_requests", decided.max_running_requests},
                                    {"step_tokens_max", decided.step_tokens_max},
                                    {"logit_rows_max", decided.logit_rows_max},

@@ -24,7 +24,7 @@ constexpr std::int64_t kHostGraphBatch = 8;  // as on the smallest GPUs
 // Whether ranks on these devices are workers of ours; others are planned as servers are in general.
 bool runs_our_kernels(const Machine& machine, const ModelSpec& model) {
   return !machine.devices.empty() && machine.name.empty() &&
-         !machine.devices.front().is_simulated && !model.weights.all().empty();
+         !machine.devices.front().is_simulated && model.can_be_loaded();
 }
 
 Status check_options(const ModelSpec& model, const Options& options) {
@@ -59,6 +59,7 @@ Status check_cpu(const ModelSpec& model, const Options& options) {
   if (options.cuda_graph_max_bs.value_or(0) > 0 && !on_cuda) {
     return invalid("cuda-graph-max-bs: CPU ranks capture no graphs; leave it auto");
   }
+  if (!model.not_loaded.empty()) return invalid("CPU ranks cannot load it: " + model.not_loaded);
   if (!model.weights.all().empty()) return {};
   return invalid(
       "CPU ranks load GGUF files; this model can be planned for GPUs (--devices simulated:SIZE, or "

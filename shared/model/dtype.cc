@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include <fmt/format.h>
 
 #include "shared/base/check.h"
+#include "shared/model/gguf_type.h"
 
 namespace plimsoll {
 namespace {
@@ -20,14 +20,6 @@ constexpr std::array kTypes = {
     DTypeInfo{DType::q6_k, "Q6_K", 256, 210},
 };
 
-// GGUF's other ids, so that an error can name what the file holds.
-constexpr std::array<std::pair<std::uint32_t, std::string_view>, 24> kOtherNames = {{
-    {9, "Q8_1"},     {10, "Q2_K"},  {11, "Q3_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"},
-    {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"},
-    {24, "I8"},      {25, "I16"},   {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},
-    {34, "TQ1_0"},   {35, "TQ2_0"}, {39, "MXFP4"},  {40, "NVFP4"}, {41, "Q1_0"},    {42, "Q2_0"},
-}};
-
 const DTypeInfo* find_type(std::uint32_t id) {
   const auto* found = std::ranges::find(kTypes, static_cast<DType>(id), &DTypeInfo::dtype);
   return found == kTypes.end() ? nullptr : found;
@@ -35,8 +27,11 @@ const DTypeInfo* find_type(std::uint32_t id) {
 
 }  // namespace
 
+// Of what is only planned for, too.
 const DTypeInfo& dtype_info(DType dtype) {
-  const DTypeInfo* info = find_type(static_cast<std::uint32_t>(dtype));
+  const auto id = static_cast<std::uint32_t>(dtype);
+  const DTypeInfo* info = find_type(id);
+  if (info == nullptr) info = find_planned_type(id);
   CHECK(info != nullptr);
   return *info;
 }
@@ -48,9 +43,7 @@ std::optional<DType> dtype_from_gguf(std::uint32_t id) {
 
 std::string gguf_type_name(std::uint32_t id) {
   if (const DTypeInfo* info = find_type(id)) return std::string(info->name);
-  for (const auto& [other, name] : kOtherNames) {
-    if (other == id) return std::string(name);
-  }
+  if (const DTypeInfo* info = find_planned_type(id)) return std::string(info->name);
   return fmt::format("type {}", id);
 }
 

@@ -14,6 +14,7 @@
 
 #include "shared/base/check.h"
 #include "shared/base/text.h"
+#include "shared/model/gguf_type.h"
 
 namespace plimsoll {
 namespace {
@@ -110,7 +111,6 @@ class HeaderParser {
     const auto tensors = TRY(parse_count("the tensor count", kMinTensorBytes, kGgufTensorsMax));
     const auto pairs = TRY(parse_count("the metadata count", kMinPairBytes, kGgufPairsMax));
     for (std::uint64_t i = 0; i < pairs; ++i) TRY(parse_pair(i));
-    TRY(check_split());
     TRY(read_alignment());
     std::vector<Pending> pending;
     pending.reserve(tensors);
@@ -346,22 +346,6 @@ class HeaderParser {
                                          static_cast<std::uint32_t>(type)));
   }
 
-  // nullptr where absent or no integer.
-  const std::int64_t* metadata_int(std::string_view key) const {
-    const auto found = header_.metadata.find(key);
-    return found == header_.metadata.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
-  }
-
-  Status check_split() const {
-    const std::int64_t* count = metadata_int("split.count");
-    if (count == nullptr || *count <= 1) return {};
-    const std::int64_t* number = metadata_int("split.no");
-    return invalid(fmt::format(
-        "the model is split: this file is part {} of {} (split.count), and split files are not "
-        "supported; merge the parts into one file first (llama-gguf-split --merge)",
-        number == nullptr ? std::string("?") : std::to_string(*number + 1), *count));
-  }
-
   Status read_alignment() {
     const auto found = header_.metadata.find("general.alignment");
     if (found == header_.metadata.end()) return {};
@@ -416,24 +400,19 @@ class HeaderParser {
   Status parse_tensor_type(WeightInfo& info, std::int64_t elements) {
     const std::uint64_t at = cursor_.position();
     const auto id = TRY(cursor_.number<std::uint32_t>("a tensor's type"));
-    const auto dtype = dtype_from_gguf(id);
-    if (!dtype) {
-      std::vector<std::string> names;
-      for (const DTypeInfo& known : all_dtypes()) names.emplace_back(known.name);
-      return error_at(at,
-                      fmt::format("tensor {} has type {} (id {}), which cannot be run; expected "
-                                  "one of {}",
-                                  in_quotes(info.name), gguf_type_name(id), id, join(names, ", ")));
+    if (!dtype_from_gguf(id) && find_planned_type(id) == nullptr) {
+      return error_at(at, fmt::format("tensor {} has the type {}, which is not known to us",
+                                      in_quotes(info.name), id));
     }
-    const DTypeInfo& type = dtype_info(*dtype);
+    const DTypeInfo& type = dtype_info(static_cast<DType>(id));
     if (info.cols() % type.block_length != 0) {
       return error_at(at,
                       fmt::format("tensor {} has rows of {} elements; expected a multiple of {}, "
                                   "the block length of {}",
                                   in_quotes(info.name), info.cols(), type.block_length, type.name));
     }
-    info.dtype = *dtype;
-    info.bytes = stored_bytes(*dtype, elements);
+    info.dtype = type.dtype;
+    info.bytes = stored_bytes(type.dtype, elements);
     return {};
   }
 

@@ -210,7 +210,8 @@ Status read_window(const GgufFile& file, const Metadata& metadata, ModelSpec& sp
   return {};
 }
 
-Result<std::int64_t> read_vocab(const GgufFile& file, const Metadata& metadata) {
+Result<std::int64_t> read_vocab(const GgufFile& file, const WeightIndex& weights,
+                                const Metadata& metadata) {
   const auto* tokens = TRY(file.strings("tokenizer.ggml.tokens"));
   const std::int64_t count = tokens == nullptr ? 0 : std::ssize(*tokens);
   if (metadata.has("vocab_size")) {
@@ -222,7 +223,7 @@ Result<std::int64_t> read_vocab(const GgufFile& file, const Metadata& metadata) 
                     count, metadata.key("vocab_size"), rows));
   }
   if (count > 0) return count;
-  const WeightInfo* embedding = file.weights().find("token_embd.weight");
+  const WeightInfo* embedding = weights.find("token_embd.weight");
   if (embedding != nullptr) return embedding->rows();
   return not_found(
       fmt::format("the size of the vocabulary is unknown: the file has neither {} nor "
@@ -241,11 +242,11 @@ std::string main_type(const WeightIndex& weights) {
 
 }  // namespace
 
-Result<ModelSpec> describe_gguf_sizes(const GgufFile& file) {
+Result<ModelSpec> describe_gguf_sizes(const GgufFile& file, const WeightIndex& weights) {
   ModelSpec spec;
   spec.architecture = TRY(read_architecture(file));
   spec.name = to_valid_utf8(TRY(file.string_or("general.name", spec.architecture)));
-  spec.weights = file.weights();
+  spec.weights = weights;
   spec.file_type = main_type(spec.weights);
   const Metadata metadata(file, spec.architecture);
   spec.layers = TRY(metadata.size("block_count", kSizeMax));
@@ -257,7 +258,7 @@ Result<ModelSpec> describe_gguf_sizes(const GgufFile& file) {
   spec.context_length = TRY(metadata.size("context_length", kLengthMax));
   TRY(read_window(file, metadata, spec));
   tell_features(find_gguf_family(spec.architecture)->features, spec);
-  spec.vocab = TRY(read_vocab(file, metadata));
+  spec.vocab = TRY(read_vocab(file, spec.weights, metadata));
   TRY(file.required_float(metadata.key("attention.layer_norm_rms_epsilon")));
   spec.norm_eps = TRY(metadata.positive_or("attention.layer_norm_rms_epsilon", 0));
   TRY(read_rope(file, metadata, spec));
@@ -265,8 +266,8 @@ Result<ModelSpec> describe_gguf_sizes(const GgufFile& file) {
   return spec;
 }
 
-Result<ModelSpec> describe_gguf(const GgufFile& file) {
-  ModelSpec spec = TRY(describe_gguf_sizes(file));
+Result<ModelSpec> describe_gguf(const GgufFile& file, const WeightIndex& weights) {
+  ModelSpec spec = TRY(describe_gguf_sizes(file, weights));
   spec.groups = TRY(gguf_groups(spec));
   return spec;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "shared/model/derive_weights.h"
 #include "shared/model/gguf.h"
 #include "shared/model/gguf_spec.h"
+#include "shared/model/gguf_split.h"
 #include "shared/model/hf_config.h"
 #include "shared/model/hf_folder.h"
 
@@ -83,6 +85,16 @@ Result<ModelSpec> read_folder(const std::filesystem::path& folder) {
   return finished(std::move(config), std::move(groups), WeightSource::headers, name);
 }
 
+Result<ModelSpec> read_gguf(const std::filesystem::path& path) {
+  const GgufFile file = TRY(GgufFile::open(path));
+  const std::optional<GgufPart> part = TRY(gguf_part(file));
+  const WeightIndex weights = part ? TRY(read_split_weights(path, file, *part)) : file.weights();
+  ModelSpec spec = TRY(describe_gguf(file, weights));
+  const Result<ModelSpec> loaded = read_model_spec(file);
+  if (!loaded) spec.not_loaded = loaded.error().message;
+  return spec;
+}
+
 }  // namespace
 
 Result<ModelSpec> spec_of_config(const Json& json, const std::string& name) {
@@ -107,8 +119,7 @@ Result<ModelSpec> read_model(const std::filesystem::path& path) {
         "a safetensors file alone does not say what kind of model it is; give the folder with its "
         "config.json");
   }
-  const GgufFile file = TRY(GgufFile::open(path));
-  return describe_gguf(file);
+  return read_gguf(path);
 }
 
 }  // namespace plimsoll

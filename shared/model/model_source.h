@@ -1,4 +1,5 @@
-// ModelSource: the ModelSpec of whatever --model names: a GGUF file, a folder of Hugging Face files
+// ModelSource: the ModelSpec of whatever --model names: a GGUF file (of a
+// split model the first), a folder of Hugging Face files
 // (config.json, model.safetensors.index.json, *.safetensors), or a config.json alone.
 //
 // Only headers are read. What is described can be planned; whether it can be run is another

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -10,6 +11,7 @@
 
 #include "shared/base/text.h"
 #include "shared/model/gguf_spec.h"
+#include "shared/model/gguf_split.h"
 #include "shared/model/head_limits.h"
 #include "shared/model/weight_groups.h"
 
@@ -39,6 +41,29 @@ Status check_architecture(const GgufFile& file) {
       "the model's architecture is \"{}\" (GGUF metadata general.architecture), which cannot be "
       "run; supported: {}",
       to_valid_utf8(name), join(known, ", ")));
+}
+
+Status refuse_part(const GgufFile& file) {
+  const std::optional<GgufPart> part = TRY(gguf_part(file));
+  if (!part) return {};
+  return invalid(fmt::format(
+      "the model is split, and this file is part {} of {}: workers load one file, so "
+      "merge the parts first (llama-gguf-split --merge FIRST-PART OUT.gguf); a plan for "
+      "GPUs reads them as they are",
+      part->number, part->count));
+}
+
+Status check_types(const GgufFile& file) {
+  for (const auto& [name, weight] : file.weights().all()) {
+    const auto id = static_cast<std::uint32_t>(weight.dtype);
+    if (dtype_from_gguf(id)) continue;
+    std::vector<std::string> names;
+    for (const DTypeInfo& known : all_dtypes()) names.emplace_back(known.name);
+    return invalid(
+        fmt::format("the weight {} has the type {}, which cannot be run; what can be is {}",
+                    to_valid_utf8(name), gguf_type_name(id), join(names, ", ")));
+  }
+  return {};
 }
 
 Status refuse_experts(const GgufFile& file) {
@@ -179,9 +204,11 @@ Status check_weights(const ModelSpec& spec) {
 }  // namespace
 
 Result<ModelSpec> read_model_spec(const GgufFile& file) {
+  TRY(refuse_part(file));
   TRY(check_architecture(file));
+  TRY(check_types(file));
   TRY(refuse_experts(file));
-  ModelSpec spec = TRY(describe_gguf_sizes(file));
+  ModelSpec spec = TRY(describe_gguf_sizes(file, file.weights()));
   TRY(check_head_shape(spec));
   TRY(check_rope(file, spec));
   TRY(refuse_softcap(file, spec));

@@ -90,7 +90,9 @@ struct ModelSpec {
   WeightSource weight_source = WeightSource::headers;
   std::vector<std::string> assumptions;  // a sentence each
   std::vector<WeightGroup> groups;       // all weights
-  WeightIndex weights;                   // each by its name, of a GGUF file
+  WeightIndex weights;                   // each by its name, of GGUF files
+  // Of a GGUF file that can be planned for, and why no worker of ours loads it; "": one does.
+  std::string not_loaded;
 
   // KV bytes of one token on a rank with that many KV heads, all layers, f16.
   Bytes kv_bytes_per_token(std::int64_t rank_kv_heads) const {
@@ -99,11 +101,12 @@ struct ModelSpec {
   }
   Bytes weight_bytes() const;  // of all groups, as stored
   bool has_window(std::int64_t layer) const;
+  bool can_be_loaded() const { return !weights.all().empty() && not_loaded.empty(); }
 };
 
-// A model that the worker's graph can run. Errors: an architecture that we cannot run (names those
-// that we can), missing or odd metadata, a weight that is missing, has another shape than the
-// metadata say, or a type that we cannot run.
+// A model that the worker's graph can run. Errors: a part of a model, an architecture that we
+// cannot run (names those that we can), missing or odd metadata, a weight that is missing, has
+// another shape than the metadata say, or a type that we cannot run.
 Result<ModelSpec> read_model_spec(const GgufFile& file);
 
 }  // namespace plimsoll

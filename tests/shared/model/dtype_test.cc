@@ -37,6 +37,7 @@ TEST(DType, EveryTypeIsFoundByItsGgufId) {
 TEST(DType, TypesThatCannotBeRunHaveANameButNoDType) {
   EXPECT_EQ(dtype_from_gguf(10), std::nullopt);
   EXPECT_EQ(gguf_type_name(10), "Q2_K");
+  EXPECT_EQ(stored_bytes(static_cast<DType>(10), 512), 168);
   EXPECT_EQ(gguf_type_name(39), "MXFP4");
   EXPECT_EQ(dtype_from_gguf(4), std::nullopt);
   EXPECT_EQ(gguf_type_name(4), "type 4");

@@ -54,7 +54,7 @@ class MadeFile {
   Result<ModelSpec> described() {
     bytes_ = writer_.file();
     const GgufFile file = TRY(GgufFile::parse(std::as_bytes(std::span(bytes_))));
-    return describe_gguf(file);
+    return describe_gguf(file, file.weights());
   }
 
  private:
