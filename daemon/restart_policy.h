@@ -15,7 +15,7 @@ bool is_permanent(Code code);
 
 class RestartPolicy {
  public:
-  static constexpr Duration kFirstDelay = milliseconds(200);  // most deaths are single
+  static constexpr Duration kFirstDelay = milliseconds(100);  // most deaths are single
   static constexpr Duration kBaseDelay = seconds(1);          // then twice as long each time
   static constexpr Duration kDelayMax = seconds(60);
   static constexpr Duration kHealthyAfter = seconds(60);  // ready for so long: as if never failed

@@ -25,7 +25,7 @@ TEST(RestartPolicy, WhatHasFittedBeforeMayFitAgain) {
 TEST(RestartPolicy, DelaysDoubleUpToAMinute) {
   RestartPolicy policy(1, 5);
   policy.became_ready(kStart);
-  const double expected[] = {0.2, 1, 2, 4, 8, 16, 32, 60, 60, 60};
+  const double expected[] = {0.1, 1, 2, 4, 8, 16, 32, 60, 60, 60};
   for (const double delay : expected) {
     const std::optional<Duration> got = policy.next_delay(Code::unavailable, kStart);
     ASSERT_TRUE(got);

@@ -63,7 +63,7 @@ class Recovery(SystemTest):
             server.wait_serving()
             waits = [float(line.rsplit("starting again in ", 1)[1].split()[0]) for line in server.log().splitlines()
                      if "starting again in" in line]
-            for wait, planned in zip(waits, (0.2, 1, 2), strict=True):
+            for wait, planned in zip(waits, (0.1, 1, 2), strict=True):
                 self.assertTrue(0.7 * planned <= wait <= 1.3 * planned, waits)
 
     def test_a_full_disk_and_a_torn_record_stop_nobody_and_stale_changes_are_refused(self):

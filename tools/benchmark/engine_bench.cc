@@ -24,9 +24,10 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: engine_bench --model FILE [--threads N] [--test decode|prefill] [--tokens N] "
+    "usage: engine_bench --model FILE [--threads N] [--test decode|prefill|prompt] [--tokens N] "
     "[--batch N] [--cpu-path PATH] [--activations int8|f32] [--json]\n";
 constexpr Tokens kDecodeWarmUp = 4;
+constexpr Tokens kPromptChunk = 512;  // of `prompt`, which has a rate of its last chunk, too
 
 struct Arguments {
   std::vector<std::pair<std::string, std::string>> options;  // for change_options
@@ -46,7 +47,7 @@ std::optional<Arguments> parse(std::span<char*> words) {
     }
     if (i + 1 == words.size()) return std::nullopt;
     const std::string value = words[++i];
-    if (name == "--test" && (value == "decode" || value == "prefill")) {
+    if (name == "--test" && (value == "decode" || value == "prefill" || value == "prompt")) {
       result.test = value;
     } else if (name == "--tokens") {
       result.tokens = std::atoll(value.c_str());
@@ -65,7 +66,9 @@ std::optional<Arguments> parse(std::span<char*> words) {
 
 Result<std::unique_ptr<Rank>> load(const Arguments& arguments) {
   OptionSet set = TRY(change_options({}, arguments.options));
-  set.values.chunked_prefill_size = std::max<Tokens>(arguments.tokens, arguments.batch);
+  const Tokens rows = std::max<Tokens>(arguments.tokens, arguments.batch);
+  set.values.chunked_prefill_size =
+      arguments.test == "prompt" ? std::min(rows, kPromptChunk) : rows;
   const GgufFile file = TRY(GgufFile::open(set.values.model));
   const ModelSpec spec = TRY(read_model_spec(file));
   const Machine machine = TRY(query_machine());
@@ -112,15 +115,40 @@ StepPlan step_of(const StepRunner& engine, std::int64_t batch, Tokens rows, Toke
   return plan;
 }
 
-Result<double> tokens_per_second(Rank& rank, const Arguments& arguments) {
+// Tokens per second.
+struct Speed {
+  double all = 0;
+  double last = 0;  // of the last chunk of a prompt
+};
+
+// A whole prompt, chunk after chunk: the last ones attend to all before them.
+Result<Speed> prompt_speed(StepRunner& engine, Tokens tokens) {
+  TRY(engine.run(step_of(engine, 1, std::min(tokens, kPromptChunk), 0)));
+  const TimePoint begin = now();
+  TimePoint chunk_begin = begin;
+  Tokens chunk = 0;
+  for (Tokens position = 0; position < tokens; position += chunk) {
+    chunk_begin = now();
+    chunk = std::min(kPromptChunk, tokens - position);
+    const StepPlan plan = step_of(engine, 1, chunk, position);
+    TRY(check_step(plan, engine.step_limits()));
+    TRY(engine.run(plan));
+  }
+  const TimePoint end = now();
+  return Speed{.all = static_cast<double>(tokens) / to_seconds(end - begin),
+               .last = static_cast<double>(chunk) / to_seconds(end - chunk_begin)};
+}
+
+Result<Speed> tokens_per_second(Rank& rank, const Arguments& arguments) {
   StepRunner& engine = rank.engine();
+  if (arguments.test == "prompt") return prompt_speed(engine, arguments.tokens);
   if (arguments.test == "prefill") {
     const StepPlan plan = step_of(engine, 1, arguments.tokens, 0);
     TRY(check_step(plan, engine.step_limits()));
     TRY(engine.run(plan));
     const TimePoint begin = now();
     TRY(engine.run(plan));
-    return static_cast<double>(arguments.tokens) / to_seconds(now() - begin);
+    return Speed{.all = static_cast<double>(arguments.tokens) / to_seconds(now() - begin)};
   }
   TimePoint begin = now();
   for (Tokens position = 0; position < kDecodeWarmUp + arguments.tokens; ++position) {
@@ -129,14 +157,36 @@ Result<double> tokens_per_second(Rank& rank, const Arguments& arguments) {
     TRY(check_step(plan, engine.step_limits()));
     TRY(engine.run(plan));
   }
-  return static_cast<double>(arguments.tokens * arguments.batch) / to_seconds(now() - begin);
+  return Speed{.all = static_cast<double>(arguments.tokens * arguments.batch) /
+                      to_seconds(now() - begin)};
+}
+
+// What a token costs: bytes of matrices that are read for it, and multiply-adds.
+struct Work {
+  Bytes bytes = 0;            // with the head
+  std::int64_t products = 0;  // of the layers' matrices
+  std::int64_t head_products = 0;
+  std::int64_t attention = 0;  // products for each token that it attends to
+};
+
+Work work_of(const ModelSpec& spec) {
+  Work work{.attention = 2 * spec.layers * spec.heads * spec.head_dim};
+  for (const auto& [name, weight] : spec.weights.all()) {
+    if (weight.shape.size() != 2) continue;
+    const std::int64_t count = weight.rows() * weight.cols();
+    const bool is_head = name == (spec.tied_head ? "token_embd.weight" : "output.weight");
+    if (name == "token_embd.weight" && !is_head) continue;
+    work.bytes += weight.bytes;  // packed ones are as large
+    (is_head ? work.head_products : work.products) += count;
+  }
+  return work;
 }
 
 Status run(const Arguments& arguments) {
   const TimePoint begin = now();
   const std::unique_ptr<Rank> rank = TRY(load(arguments));
   const double load_seconds = to_seconds(now() - begin);
-  const double speed = TRY(tokens_per_second(*rank, arguments));
+  const Speed speed = TRY(tokens_per_second(*rank, arguments));
   if (arguments.json) {
     Json result = Json::object();
     result.set("test", arguments.test);
@@ -144,11 +194,17 @@ Status run(const Arguments& arguments) {
     result.set("batch", arguments.batch);
     result.set("backend", rank->description());
     result.set("load_seconds", load_seconds);
-    result.set("tokens_per_second", speed);
+    result.set("tokens_per_second", speed.all);
+    if (speed.last > 0) result.set("last_tokens_per_second", speed.last);
+    const Work work = work_of(rank->spec());
+    result.set("bytes_per_token", work.bytes);
+    result.set("products_per_token", work.products);
+    result.set("head_products", work.head_products);
+    result.set("attention_products", work.attention);
     std::printf("%s\n", dump_json(result).c_str());
   } else {
     std::printf("%s\nload %.3f s\n%s %.1f tokens/s\n", rank->description().c_str(), load_seconds,
-                arguments.test.c_str(), speed);
+                arguments.test.c_str(), speed.all);
   }
   return {};
 }

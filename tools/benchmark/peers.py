@@ -1,146 +1,98 @@
-"""Plimsoll beside llama.cpp: decode and prefill on the same file, in the same run, interleaved.
+"""Plimsoll beside llama.cpp, OpenMPI and Gloo: every speed target, in one run.
 
-Each figure is a process of its own, so that neither engine warms the other's caches; rounds
-alternate, and the rows give the median of each side and of the ratios within a round. The peer
-runs at its own best: native build, flash attention on or off (the better median is kept), f16 KV.
-Run by `tools/bench peers`.
+Run by `tools/bench peers`. Exit code 1: a target was missed, or a row could not be measured that should
+have been.
 """
 import argparse
-import ctypes
+import datetime
 import json
 import os
 import pathlib
-import statistics
+import platform
 import subprocess
 import sys
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-CACHE = pathlib.Path(os.environ.get("PLIMSOLL_CACHE", pathlib.Path.home() / ".cache/plimsoll"))
-SMOLLM2 = CACHE / "models/SmolLM2-135M-Instruct.Q4_1.gguf"
-GEMMA = CACHE / "models/gemma-3-270m-q4_k_m.gguf"
-# Test, tokens, and the least ratio to the peer by number of threads; what has none is only reported.
-TESTS = {SMOLLM2: (("decode", 128, {1: 1.0}), ("prefill", 512, {1: 1.0})),
-         GEMMA: (("decode", 128, {1: 1.5, 2: 1.5}), ("prefill", 512, {}))}
-OTHER_TESTS = (("decode", 128, {}), ("prefill", 512, {}))
+import bench_rows
+from bench_rows import Bench
 
 
-def run_peer(model, threads, test, tokens, flash):
-    """One measurement of llama.cpp, as llama-bench makes it: a warm-up, then tokens per second."""
-    import llama_cpp
-
-    silent = llama_cpp.llama_log_callback(lambda *_: None)  # named, so that it lives as long as it is called
-    llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
-    llama_cpp.llama_backend_init()
-    handle = llama_cpp.llama_model_load_from_file(str(model).encode(), llama_cpp.llama_model_default_params())
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx = 1024
-    params.n_batch = params.n_ubatch = 512
-    params.n_threads = params.n_threads_batch = threads
-    if hasattr(params, "flash_attn_type"):
-        params.flash_attn_type = 1 if flash else 0
-    else:
-        params.flash_attn = flash
-    context = llama_cpp.llama_init_from_model(handle, params)
-    memory = llama_cpp.llama_get_memory(context)
-    ids = (llama_cpp.llama_token * 512)(*[17 + 7 * i % 40000 for i in range(512)])
-
-    def prefill():
-        llama_cpp.llama_memory_clear(memory, True)
-        llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(ids, tokens))
-        llama_cpp.llama_synchronize(context)
-
-    def decode(count):
-        llama_cpp.llama_memory_clear(memory, True)
-        one = (llama_cpp.llama_token * 1)(ids[0])
-        for _ in range(count):
-            llama_cpp.llama_decode(context, llama_cpp.llama_batch_get_one(one, 1))
-            llama_cpp.llama_synchronize(context)
-
-    if test == "prefill":
-        prefill()
-    else:
-        decode(4)
-    start = time.perf_counter()
-    prefill() if test == "prefill" else decode(tokens)
-    print(tokens / (time.perf_counter() - start))
+def machine(bench):
+    name = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
+                 if line.startswith("model name")), platform.machine())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    load = os.getloadavg()[0]
+    return f"{name}, {bench.cpus} CPUs, {bench.kind}, {memory:.0f} GiB, Linux {platform.release()}; load before: {load:.2f}"
 
 
-def child(command):
-    out = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if out.returncode != 0:
-        sys.exit(f"bench: {' '.join(map(str, command))} failed:\n{out.stderr[-2000:]}")
-    return out.stdout
+def number(value):
+    return "" if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}"
 
 
-def peer(model, threads, test, tokens, flash):
-    return float(child([sys.executable, __file__, "--peer", test, "--model", str(model), "--threads", str(threads),
-                        "--tokens", str(tokens), *(["--flash"] if flash else [])]))
+def share(value):
+    return "" if value is None else f"{100 * value:.0f} %"
 
 
-def ours(model, threads, test, tokens):
-    out = child([ROOT / "build/release/engine_bench", "--model", model, "--threads", str(threads),
-                 "--test", test, "--tokens", str(tokens), "--json"])
-    return json.loads(out)["tokens_per_second"]
+def cells(row):
+    at_most = "at most" in row["note"]
+    target = "" if row["target"] is None else ("<= " if at_most else ">= ") + number(row["target"])
+    return [row["what"], row["unit"], number(row["plimsoll"]), number(row["peer"]), number(row["ratio"]), target,
+            share(row["share"]), row["verdict"], "" if row["note"] in ("at most", "ratio at most") else row["note"]]
 
 
-def cpu():
-    for line in open("/proc/cpuinfo"):
-        if line.startswith("flags"):
-            flags = line.split()
-            kind = "AVX-512 VNNI" if "avx512_vnni" in flags else "AVX2" if "avx2" in flags else "baseline"
-            return f"{os.cpu_count()} CPUs, {kind}"
-    return f"{os.cpu_count()} CPUs"
+HEADS = ["what", "unit", "Plimsoll", "peer", "ratio", "target", "of limit", "", ""]
 
 
-def compare(model, rounds):
-    rows = []
-    for test, tokens, targets in TESTS.get(model, OTHER_TESTS):
-        for threads in (1, 2):
-            if threads > os.cpu_count():
-                continue
-            flash = max((False, True), key=lambda f: peer(model, threads, test, tokens, f))
-            a, b = [], []
-            for _ in range(rounds):
-                a.append(ours(model, threads, test, tokens))
-                b.append(peer(model, threads, test, tokens, flash))
-            rows.append({"model": model.name, "test": test, "tokens": tokens, "threads": threads, "flash_attention": flash,
-                         "plimsoll": statistics.median(a), "llama.cpp": statistics.median(b),
-                         "ratio": statistics.median(x / y for x, y in zip(a, b)),
-                         "target": targets.get(threads)})
-            print(f"{model.name}: {test} {threads} threads done", file=sys.stderr)
-    return rows
+def markdown(run):
+    lines = [f"# CPU speed, {run['date']}", "",
+             f"`{run['command']}` at commit {run['commit']}, on: {run['machine']}.", "",
+             "Medians; the ratio is the median of the ratios within a round, in which the sides alternate. The peer is "
+             "llama.cpp as `llama-cpp-python` 0.3.36 builds it for the machine, with the better of flash attention on and off, "
+             "or what the row names. *Of limit*: bytes read for a token by the bandwidth that `limits_bench` measured beside it, "
+             "or the least time for the multiply-adds by the time taken. Machines drift: read the ratios.", "",
+             "| " + " | ".join(HEADS) + " |", "|" + "---|" * len(HEADS)]
+    lines += ["| " + " | ".join(cell.replace("|", "/").replace("\n", " ") for cell in cells(row)) + " |"
+              for row in run["rows"]]
+    return "\n".join(lines) + "\n"
+
+
+def print_row(row):
+    what, unit, *figures, verdict, note = cells(row)
+    print(f"{what:<66}{unit:<9}" + "".join(f"{figure:>10}" for figure in figures) + f"  {verdict:<12} {note}", flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="tools/bench peers")
-    parser.add_argument("--model", type=pathlib.Path, action="append",
-                        help="default: SmolLM2 and Gemma 3 270M, as tools/fetch-model fetches them")
-    parser.add_argument("--quick", action="store_true", help="3 rounds instead of 7")
+    parser = argparse.ArgumentParser(prog="tools/bench peers", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds; at most 20 minutes")
+    parser.add_argument("--only", action="append", choices=bench_rows.GROUPS, help="these groups of rows alone")
+    parser.add_argument("--file", action="append", choices=[name for name, _, _ in bench_rows.FILES],
+                        help="of the group engine, these files alone")
+    parser.add_argument("--rounds", type=int, help="default: 7, or 3 with --quick")
+    parser.add_argument("--minutes", type=float, help="begins no round later than this")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--peer", choices=("decode", "prefill"), help=argparse.SUPPRESS)
-    parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--flash", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.peer:
-        return run_peer(args.model[0], args.threads, args.peer, args.tokens, args.flash)
-    rows = []
-    for model in args.model or list(TESTS):
-        if not model.exists():
-            sys.exit(f"bench: {model} does not exist; tools/fetch-test-data fetches the default models")
-        rows += compare(model, 3 if args.quick else 7)
-    missed = [row for row in rows if row["target"] and row["ratio"] < row["target"]]
-    if args.json:
-        print(json.dumps({"machine": cpu(), "rows": rows}, indent=1))
-    else:
-        print(f"{cpu()}; tokens/s, medians; ratio is the median of interleaved pairs")
-        print(f"{'model':<36}{'test':<14}{'threads':>8}{'Plimsoll':>12}{'llama.cpp':>12}{'ratio':>8}{'target':>8}")
-        for row in rows:
-            target = f"{row['target']:.2f}" if row["target"] else "-"
-            print(f"{row['model']:<36}{row['test'] + ' ' + str(row['tokens']):<14}{row['threads']:>8}{row['plimsoll']:>12.1f}"
-                  f"{row['llama.cpp']:>12.1f}{row['ratio']:>8.2f}{target:>8}")
-    return 1 if missed else 0
+    parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="writes the table there, too")
+    parser.add_argument("--llama-server", metavar="PATH", help="for the rows of servers, instead of the package")
+    parser.add_argument("--llama-bench", metavar="PATH", help="for decode and prefill, instead of the package")
+    options = parser.parse_args()
+    if options.file:
+        bench_rows.FILES = tuple(one for one in bench_rows.FILES if one[0] in options.file)
+    bench = Bench(options)
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=bench_rows.ROOT, capture_output=True,
+                            text=True).stdout.strip()
+    run = {"date": datetime.date.today().isoformat(), "machine": machine(bench), "commit": commit,
+           "command": " ".join(["tools/bench peers", *sys.argv[1:]]), "rows": []}
+    if not options.json:
+        print(run["machine"])
+        print(f"{'':<75}" + "".join(f"{head:>10}" for head in HEADS[2:7]), flush=True)
+    for row in bench_rows.measure(bench, options.only or list(bench_rows.GROUPS)):
+        run["rows"].append(row)
+        if not options.json:
+            print_row(row)
+    if options.json:
+        print(json.dumps(run, indent=1))
+    if options.markdown:
+        options.markdown.write_text(markdown(run))
+    return 1 if any(row["verdict"] in ("missed", "failed") for row in run["rows"]) else 0
 
 
 if __name__ == "__main__":
