@@ -10,6 +10,10 @@ namespace {
 
 // Up to so many tokens, each thread quantises for itself: it takes less time than a barrier.
 constexpr std::int64_t kOwnPanelsTokens = 2;
+// From so many tokens a thread on, threads share the tokens and not the rows: each works on panels
+// that no other has, which saves a barrier and the traffic between caches, and reads all weights.
+// So many that one panel more or less than others have is little.
+constexpr std::int64_t kOwnTokens = 48;
 // Bytes of panels that one pass over the weights works on: a share of the second-level cache.
 constexpr Bytes kChunkBytes = 256 * kKiB;
 // Tiles of segments that are kept before they are added up: with the sums in a register then.
@@ -48,20 +52,6 @@ struct PartRange {
   std::int64_t out_col = 0;                     // of row_begin
 };
 
-// Tile rows of f64 sums to where they go, rounded once.
-void finish_sums(Epilogue epilogue, const double* sums, const TileTarget& target) {
-  for (int t = 0; t < target.tokens; ++t, sums += kTileRows) {
-    if (epilogue == Epilogue::partial) {
-      std::copy(sums + target.first, sums + target.last, target.sums + t * target.stride);
-      continue;
-    }
-    float* out = target.out + t * target.stride;
-    for (int r = target.first; r < target.last; ++r, ++out) {
-      *out = static_cast<float>(static_cast<double>(*out) + sums[r]);
-    }
-  }
-}
-
 // One call with what is the same for all threads worked out.
 class Linear {
  public:
@@ -97,6 +87,7 @@ class Linear {
 
   void run(ThreadTeam& team) {
     const int threads = team.size();
+    if (threads > 1 && tokens_ >= kOwnTokens * threads) return run_by_tokens(team);
     const bool own = tokens_ <= kOwnPanelsTokens;
     team.run([&](int index) {
       const Panels panels = panels_of(own ? index * kOwnPanelsTokens : 0);
@@ -106,11 +97,23 @@ class Linear {
         fill(panels, tokens_ * index / threads, tokens_ * (index + 1) / threads);
         team.barrier();
       }
-      multiply(panels, index, threads);
+      multiply(panels, 0, tokens_, {.index = index, .threads = threads});
     });
   }
 
  private:
+  void run_by_tokens(ThreadTeam& team) {
+    const std::int64_t width = kernel_.panel_tokens;
+    const std::int64_t count = ceil_div(tokens_, width);
+    team.run([&](int index) {
+      const Panels panels = panels_of(0);
+      const std::int64_t begin = count * index / team.size() * width;
+      const std::int64_t end = std::min(count * (index + 1) / team.size() * width, tokens_);
+      fill(panels, begin, end);
+      multiply(panels, begin, end, {.index = 0, .threads = 1});
+    });
+  }
+
   Panels panels_of(std::int64_t first_token) const {
     std::byte* base = scratch_ + first_token * panel_bytes(cols_);
     const std::int64_t tokens = std::max(tokens_, std::int64_t{1});
@@ -148,30 +151,39 @@ class Linear {
     }
   }
 
+  // Which of the groups.
+  struct Share {
+    int index = 0;
+    int threads = 1;
+    std::int64_t begin(std::int64_t groups) const { return groups * index / threads; }
+    std::int64_t end(std::int64_t groups) const { return groups * (index + 1) / threads; }
+  };
+
   // Token chunks whose panels stay in cache, each over all of this thread's groups.
-  void multiply(const Panels& panels, int index, int threads) const {
+  void multiply(const Panels& panels, std::int64_t begin, std::int64_t end,
+                const Share& share) const {
     const Bytes token_bytes = needs_f32_ ? f32_bytes(cols_) : int8_bytes(cols_);
     const std::int64_t chunk =
         std::max<std::int64_t>(1, kChunkBytes / token_bytes / kernel_.panel_tokens) *
         kernel_.panel_tokens;
-    for (std::int64_t t = 0; t < tokens_; t += chunk) {
-      multiply_chunk(panels, t, std::min(t + chunk, tokens_), index, threads);
+    for (std::int64_t t = begin; t < end; t += chunk) {
+      multiply_chunk(panels, t, std::min(t + chunk, end), share);
     }
   }
 
-  void multiply_chunk(const Panels& panels, std::int64_t begin, std::int64_t end, int index,
-                      int threads) const {
+  void multiply_chunk(const Panels& panels, std::int64_t begin, std::int64_t end,
+                      const Share& share) const {
     if (is_gated(call_.epilogue)) {
       const std::int64_t groups = ranges_[0].group_end;
-      for (std::int64_t g = groups * index / threads; g < groups * (index + 1) / threads; ++g) {
+      for (std::int64_t g = share.begin(groups); g < share.end(groups); ++g) {
         group_times_tokens(ranges_[0], &ranges_[1], g, panels, begin, end);
       }
       return;
     }
     std::int64_t groups = 0;
     for (int p = 0; p < parts_; ++p) groups += ranges_[p].group_end - ranges_[p].group_begin;
-    const std::int64_t mine_begin = groups * index / threads;
-    const std::int64_t mine_end = groups * (index + 1) / threads;
+    const std::int64_t mine_begin = share.begin(groups);
+    const std::int64_t mine_end = share.end(groups);
     std::int64_t before = 0;
     for (int p = 0; p < parts_; ++p) {
       const PartRange& range = ranges_[p];
@@ -208,7 +220,7 @@ class Linear {
       if (adds_up()) {
         alignas(64) double sums[kPanelTokensMax * kTileRows] = {};
         compute_sums(range, group, panels, t, target.tokens, sums);
-        finish_sums(call_.epilogue, sums, target);
+        kernel_.finish_sums(call_.epilogue, sums, target);
         continue;
       }
       compute(range, group, panels, t, target.tokens, tile);

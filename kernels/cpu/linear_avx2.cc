@@ -50,6 +50,7 @@ struct Avx2 {
   static D widen(const float* p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
   static D add_doubles(D a, D b) { return _mm256_add_pd(a, b); }
   static void store_doubles(double* p, D a) { _mm256_storeu_pd(p, a); }
+  static void store_narrowed(float* p, D a) { _mm_storeu_ps(p, _mm256_cvtpd_ps(a)); }
 
   static F zero() { return _mm256_setzero_ps(); }
   static F halves(const std::byte* p) {
@@ -221,6 +222,7 @@ const LinearKernel& avx2_linear_kernel() {
       .spread = spread<Avx2>,
       .tile = tile_for<Avx2>,
       .add_tiles = add_tiles<Avx2>,
+      .finish_sums = finish_sums<Avx2>,
       .finish = finish<Avx2>,
   };
   return kKernel;

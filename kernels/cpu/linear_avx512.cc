@@ -55,6 +55,7 @@ struct Avx512 {
   static D widen(const float* p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
   static D add_doubles(D a, D b) { return _mm512_add_pd(a, b); }
   static void store_doubles(double* p, D a) { _mm512_storeu_pd(p, a); }
+  static void store_narrowed(float* p, D a) { _mm256_storeu_ps(p, _mm512_cvtpd_ps(a)); }
 
   static F zero() { return _mm512_setzero_ps(); }
   static F halves(const std::byte* p) {
@@ -209,6 +210,7 @@ const LinearKernel& avx512_linear_kernel() {
       .spread = spread<Avx512>,
       .tile = tile_for<Avx512>,
       .add_tiles = add_tiles<Avx512>,
+      .finish_sums = finish_sums<Avx512>,
       .finish = finish<Avx512>,
   };
   return kKernel;

@@ -99,6 +99,10 @@ struct LinearKernel {
   // sums[tokens][16] += each of `count` tiles of `tokens` tokens, in order.
   void (*add_tiles)(const float* tiles, int count, int tokens, double* sums);
 
+  // Tile rows of sums to where they go: `partial` as they are, `add` added to what is there and
+  // rounded once.
+  void (*finish_sums)(Epilogue epilogue, const double* sums, const TileTarget& target);
+
   // The epilogue store and the gated ones; `up` is read by the latter alone.
   void (*finish)(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target);
 };

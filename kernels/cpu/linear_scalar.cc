@@ -218,6 +218,19 @@ void add_tiles(const float* tiles, int count, int tokens, double* sums) {
   }
 }
 
+void finish_sums(Epilogue epilogue, const double* sums, const TileTarget& target) {
+  for (int t = 0; t < target.tokens; ++t, sums += kTileRows) {
+    if (epilogue == Epilogue::partial) {
+      std::copy(sums + target.first, sums + target.last, target.sums + t * target.stride);
+      continue;
+    }
+    float* out = target.out + t * target.stride;
+    for (int r = target.first; r < target.last; ++r, ++out) {
+      *out = static_cast<float>(static_cast<double>(*out) + sums[r]);
+    }
+  }
+}
+
 // The gate's factor of up.
 float gate_of(Epilogue epilogue, float y) {
   if (epilogue == Epilogue::silu_mul) return y / (1.0F + std::exp(-y));
@@ -249,6 +262,7 @@ const LinearKernel& scalar_linear_kernel() {
       .spread = spread,
       .tile = tile_for,
       .add_tiles = add_tiles,
+      .finish_sums = finish_sums,
       .finish = finish,
   };
   return kKernel;

@@ -340,6 +340,26 @@ void add_tiles(const float* tiles, int count, int tokens, double* sums) {
 }
 
 template <class S>
+void finish_sums(Epilogue epilogue, const double* sums, const TileTarget& target) {
+  constexpr int kDoubles = S::kLanes / 2;
+  const bool whole = target.first == 0 && target.last == kTileRows;
+  for (int t = 0; t < target.tokens; ++t, sums += kTileRows) {
+    if (epilogue == Epilogue::partial) {
+      double* to = target.sums + t * target.stride;
+      for (int r = target.first; r < target.last; ++r, ++to) *to = sums[r];
+      continue;
+    }
+    float* out = target.out + t * target.stride;
+    for (int r = 0; whole && r < kTileRows; r += kDoubles) {
+      S::store_narrowed(out + r, S::add_doubles(S::widen(out + r), S::load_doubles(sums + r)));
+    }
+    for (int r = target.first; !whole && r < target.last; ++r, ++out) {
+      *out = static_cast<float>(static_cast<double>(*out) + sums[r]);
+    }
+  }
+}
+
+template <class S>
 void finish(Epilogue epilogue, const float* tile, const float* up, const TileTarget& target) {
   const bool whole = target.first == 0 && target.last == kTileRows;
   float* out = target.out;
