@@ -1,5 +1,7 @@
 // gpu_check: what tools/gpu-check asks of a device's kernels: results on stdout, a line of JSON
 // each.
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -21,8 +23,10 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: gpu_check --device cuda|cuda:host --part device|kernels|speed [--seed N]\n"
-    "Checks and measures the kernels for GPUs on the driver's first one, or on the CPU.\n";
+    "usage: gpu_check --device cuda|cuda:host --part device|kernels|speed [--seed N] [--from N]\n"
+    "Checks and measures the kernels for GPUs on the driver's first one, or on the CPU. Each check "
+    "is\n"
+    "named before it runs; --from goes on with a later one, where a device fault ended a run.\n";
 constexpr int kExitFailed = 1;
 constexpr int kExitUsage = 2;
 constexpr Bytes kHostMemory = kGiB / 2;
@@ -31,6 +35,7 @@ struct Arguments {
   bool on_host = false;
   std::string part;
   std::uint64_t seed = 1;
+  std::size_t from = 0;
 };
 
 Result<std::unique_ptr<cuda::DeviceRuntime>> open_device(const Arguments& arguments) {
@@ -46,20 +51,31 @@ void print(const Json& line) {
   std::fflush(stdout);
 }
 
-bool check(Backend& backend, std::uint64_t seed) {
+bool check(Backend& backend, const Arguments& arguments) {
   auto reference =
       make_cpu_backend({.threads = 1, .cpus = {}, .spin = false, .path = CpuPath::scalar});
   if (!reference) return false;
   bool passed = true;
-  for (const KernelCheck& one : check_kernels(backend, **reference, seed)) {
-    passed = passed && one.passed();
-    print(Json::object({{"check", one.name},
-                        {"passed", one.passed()},
-                        {"worst", one.worst},
-                        {"tolerance", one.tolerance},
-                        {"error", one.error}}));
-  }
-  return passed;
+  const bool finished = check_kernels(
+      backend, **reference,
+      {.seed = arguments.seed,
+       .from = arguments.from,
+       .begins =
+           [](std::size_t index, const std::string& name) {
+             print(Json::object({{"begins", name}, {"index", static_cast<std::int64_t>(index)}}));
+           },
+       .ended =
+           [&](const KernelCheck& one) {
+             passed = passed && one.passed();
+             print(Json::object({{"check", one.name},
+                                 {"index", static_cast<std::int64_t>(one.index)},
+                                 {"passed", one.passed()},
+                                 {"worst", one.worst},
+                                 {"tolerance", one.tolerance},
+                                 {"error", one.error}}));
+           }});
+  if (finished) print(Json::object({{"finished", true}}));
+  return passed && finished;
 }
 
 Status measure(Backend& backend, const SpeedSize& size) {
@@ -80,7 +96,7 @@ Status run(const Arguments& arguments, bool& passed) {
                       {"total", memory.total},
                       {"kernels", std::string(cuda::cuda_architectures())}}));
   const auto backend = make_cuda_backend(std::move(runtime));
-  if (arguments.part == "kernels") passed = check(*backend, arguments.seed);
+  if (arguments.part == "kernels") passed = check(*backend, arguments);
   if (arguments.part != "speed") return {};
   return measure(*backend, arguments.on_host ? small_size() : large_size());
 }
@@ -95,6 +111,7 @@ int main(int count, char** words) {
     if (name == "--device") arguments.on_host = std::string_view(words[i + 1]) == "cuda:host";
     if (name == "--part") arguments.part = words[i + 1];
     if (name == "--seed") arguments.seed = std::strtoull(words[i + 1], nullptr, 10);
+    if (name == "--from") arguments.from = std::strtoull(words[i + 1], nullptr, 10);
   }
   if (arguments.part.empty()) {
     std::fputs(plimsoll::kUsage, stderr);

@@ -1,7 +1,9 @@
 #include "tools/gpu_check/kernel_check.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -18,27 +20,56 @@ std::unique_ptr<Backend> cpu_backend() {
   return std::move(*made);
 }
 
-TEST(KernelCheck, TheHostExecutorPassesEveryCheck) {
-  const auto tested = make_cuda_backend(cuda::make_host_runtime({.memory = 256 * kMiB, .seed = 3}));
+struct CheckRun {
+  bool finished = false;
+  std::vector<std::string> begun;
+  std::vector<KernelCheck> checks;
+};
+
+CheckRun run_checks(Bytes memory, std::size_t from) {
+  CheckRun run;
+  const auto tested = make_cuda_backend(cuda::make_host_runtime({.memory = memory, .seed = 3}));
   const auto reference = cpu_backend();
-  const auto checks = check_kernels(*tested, *reference, 1);
-  ASSERT_GT(checks.size(), 40U);
-  for (const KernelCheck& check : checks) {
+  run.finished = check_kernels(
+      *tested, *reference,
+      {.seed = 1,
+       .from = from,
+       .begins = [&](std::size_t, const std::string& name) { run.begun.push_back(name); },
+       .ended = [&](const KernelCheck& check) { run.checks.push_back(check); }});
+  return run;
+}
+
+TEST(KernelCheck, TheHostExecutorPassesEveryCheck) {
+  const CheckRun run = run_checks(384 * kMiB, 0);
+  EXPECT_TRUE(run.finished);
+  ASSERT_GT(run.checks.size(), 90U);
+  for (std::size_t i = 0; i < run.checks.size(); ++i) {
+    const KernelCheck& check = run.checks[i];
     EXPECT_TRUE(check.passed()) << check.name << ": " << check.worst << " " << check.error;
+    EXPECT_EQ(check.index, i);
+    EXPECT_EQ(check.name, run.begun[i]);
+  }
+  // A part of it has the same inputs, and so the same figures.
+  const std::size_t from = run.checks.size() - 3;
+  const CheckRun last = run_checks(384 * kMiB, from);
+  ASSERT_EQ(last.checks.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(last.checks[i].name, run.checks[from + i].name);
+    EXPECT_EQ(last.checks[i].worst, run.checks[from + i].worst);
   }
 }
 
-TEST(KernelCheck, WhatTheDeviceFailsByIsSaidCheckByCheck) {
-  const auto tested = make_cuda_backend(cuda::make_host_runtime({.memory = 4 * kMiB, .seed = 3}));
-  const auto reference = cpu_backend();
-  const auto checks = check_kernels(*tested, *reference, 1);
-  ASSERT_FALSE(checks.empty());
-  EXPECT_FALSE(checks.back().passed());
-  EXPECT_NE(checks.back().error.find("out of memory"), std::string::npos);
+TEST(KernelCheck, ARunEndsWithWhatTheDeviceFailsBy) {
+  const CheckRun run = run_checks(4 * kMiB, 0);
+  EXPECT_FALSE(run.finished);
+  ASSERT_FALSE(run.checks.empty());
+  EXPECT_FALSE(run.checks.back().passed());
+  EXPECT_NE(run.checks.back().error.find("out of memory"), std::string::npos);
+  for (std::size_t i = 0; i + 1 < run.checks.size(); ++i) EXPECT_TRUE(run.checks[i].passed());
 }
 
 TEST(KernelCheck, NoNumberIsNoPass) {
-  KernelCheck check{.name = "attention", .worst = 2, .tolerance = 1, .error = {}};
+  KernelCheck check{.index = 0, .name = "attention", .worst = 2, .tolerance = 1, .error = {}};
   EXPECT_FALSE(check.passed());
   check.worst = 1;
   EXPECT_TRUE(check.passed());
