@@ -170,6 +170,7 @@ Result<ChildProcess> ChildProcess::spawn(const std::filesystem::path& program,
 ChildProcess::~ChildProcess() {
   if (!pidfd_) return;
   signal(SIGKILL);
+  if (is_abandoned_) return;
   siginfo_t info{};
   while (::waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED) != 0 &&
          errno == EINTR) {

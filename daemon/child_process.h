@@ -32,13 +32,14 @@ class ChildProcess {
                                     const std::vector<std::string>& arguments, const Place& place);
   ChildProcess(ChildProcess&&) noexcept = default;
   ChildProcess& operator=(ChildProcess&&) = delete;
-  ~ChildProcess();  // one that still runs is killed and reaped
+  ~ChildProcess();  // one that still runs is killed, and reaped unless it is abandoned
 
   std::int64_t pid() const { return pid_; }
   int pidfd() const { return pidfd_.get(); }  // readable when it has ended
   int error_output() const { return error_output_.get(); }
   int pair() const { return pair_.get(); }  // for send_descriptor
   void signal(int number) const;
+  void abandon() { is_abandoned_ = true; }
   // How it ended; nothing while it runs. Once an ending was returned, the pid means nothing.
   std::optional<Ending> reap();
 
@@ -49,6 +50,7 @@ class ChildProcess {
   UniqueFd pidfd_;
   UniqueFd error_output_;
   UniqueFd pair_;
+  bool is_abandoned_ = false;
 };
 
 }  // namespace plimsoll

@@ -119,6 +119,17 @@ std::vector<std::string> ChildTable::tidy() {
   return end_processes_of(instance_, std::exchange(ended_, {}));
 }
 
+std::optional<std::int64_t> ChildTable::pid_of(const ChildId& child) const {
+  const auto found = children_.find(child);
+  if (found == children_.end()) return std::nullopt;
+  return found->second.process.pid();
+}
+
+void ChildTable::abandon(const ChildId& child) {
+  const auto found = children_.find(child);
+  if (found != children_.end()) found->second.process.abandon();
+}
+
 std::vector<std::int64_t> ChildTable::pids() const {
   std::vector<std::int64_t> pids;
   pids.reserve(children_.size());

@@ -55,6 +55,10 @@ class ChildTable {
   // children that have been reaped have left: a line about each.
   std::vector<std::string> tidy();
 
+  std::optional<std::int64_t> pid_of(const ChildId& child) const;
+  // One that no signal ends, and that the end of this table is not to wait for.
+  void abandon(const ChildId& child);
+
   const std::map<ChildId, Child>& children() const { return children_; }
   std::vector<std::int64_t> pids() const;
 

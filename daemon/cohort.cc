@@ -60,6 +60,13 @@ bool Cohort::has_processes() const {
   return std::any_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.is_alive; });
 }
 
+ChildId Cohort::child(std::int64_t rank) const {
+  return {.kind = ChildId::Kind::worker,
+          .replica = setup_.replica,
+          .rank = rank,
+          .incarnation = incarnation_};
+}
+
 Duration Cohort::ping_interval() const {
   return std::min<Duration>(kPingInterval, options().stall_timeout / 4);
 }
@@ -75,6 +82,7 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   is_proved_ = false;
   was_killed_ = false;
   killed_at_ = TimePoint();
+  looked_at_ = TimePoint();
   is_stuck_said_ = false;
   kv_blocks_ = 0;
   figures_ = {};
@@ -87,10 +95,7 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
     workers_[rank].last_sign = now;
     // Alive from here on: the answer is ChildStarted or SpawnFailed.
     workers_[rank].is_alive = true;
-    out.emplace_back(Spawn{{.kind = ChildId::Kind::worker,
-                            .replica = setup_.replica,
-                            .rank = static_cast<std::int64_t>(rank),
-                            .incarnation = incarnation_}});
+    out.emplace_back(Spawn{child(static_cast<std::int64_t>(rank))});
   }
 }
 
@@ -283,6 +288,7 @@ void Cohort::child_dying(std::int64_t rank, TimePoint now, Actions& out) {
 
 void Cohort::child_exited(std::int64_t rank, const Ending& ending, TimePoint now, Actions& out) {
   Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  if (!worker.is_alive) return;  // it was abandoned, and has ended after all
   worker.is_alive = false;
   worker.state = WorkerState::gone;
   worker.words.ending = ending;
@@ -328,11 +334,7 @@ void Cohort::kill_all(int signal, Actions& out) {
   was_killed_ = true;
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
     if (!workers_[rank].is_alive) continue;
-    out.emplace_back(Kill{{.kind = ChildId::Kind::worker,
-                           .replica = setup_.replica,
-                           .rank = static_cast<std::int64_t>(rank),
-                           .incarnation = incarnation_},
-                          signal});
+    out.emplace_back(Kill{child(static_cast<std::int64_t>(rank)), signal});
   }
 }
 
@@ -360,7 +362,10 @@ void Cohort::buried(TimePoint now, Actions& out) {
   last_cause_ = find_root_cause(words);
   has_new_cause_ = true;
   ended_by_fault_ = last_cause_->is_own_fault;
-  const std::optional<Duration> delay = policy_.next_delay(last_cause_->code, now, longest_delay());
+  std::optional<Duration> delay;
+  if (fault_class(last_cause_->code, last_cause_->is_device) != FaultClass::device) {
+    delay = policy_.next_delay(last_cause_->code, now, longest_delay());
+  }
   std::string next = "it is not started again";
   if (delay) {
     state_ = CohortState::waiting;
@@ -407,6 +412,7 @@ void Cohort::end(int signal, TimePoint now, Actions& out) {
   }
   if (state_ == CohortState::dying) kill_at_ = std::min(kill_at_, now);
   kill_all(signal, out);
+  if (signal == SIGKILL) look_at_stuck(now, out);
 }
 
 void Cohort::send_all(const Message& message, Actions& out) const {

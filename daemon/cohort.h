@@ -93,6 +93,16 @@ class Cohort {
   void commit(Blocks kv_blocks, Tokens context_length, TimePoint now, Actions& out);
   // Or that they can't have what they need.
   void refuse(const Error& error, TimePoint now, Actions& out);
+  // What one of its ranks runs on, or would, has failed: it is not started there again.
+  void device_faulted(const DeviceFault& fault, TimePoint now, Actions& out);
+  // It is not even started, on such a device.
+  void refuse_device(const DeviceFault& fault);
+  bool has_lost_device() const { return state_ == CohortState::failed && last_cause_->is_device; }
+  std::string device_of(std::int64_t rank) const;  // its UUID; empty: the CPU
+  // A rank that does not end although it was killed: whether it is stuck in the kernel for good.
+  bool process_seen(std::int64_t rank, const ProcessState& seen, TimePoint now, Actions& out);
+  // Then nobody waits for its end any more.
+  void abandon(std::int64_t rank, TimePoint now, Actions& out);
   // This start has answered a test request.
   void prove() { is_proved_ = true; }
 
@@ -133,7 +143,9 @@ class Cohort {
   const Options& options() const { return setup_.plan->options.values; }
   Duration ping_interval() const;
   void kill_all(int signal, Actions& out);
-  void say_stuck(TimePoint now, Actions& out);
+  void rest_lost(std::int64_t rank, const std::string& what);
+  void look_at_stuck(TimePoint now, Actions& out);
+  ChildId child(std::int64_t rank) const;
   void begin_dying(std::int64_t rank, const std::string& what, TimePoint now, Actions& out);
   void fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePoint now, Actions& out);
   void loaded(Worker& worker, const Loaded& loaded);
@@ -171,7 +183,8 @@ class Cohort {
   TimePoint ping_at_;    // when the next one is due
   TimePoint kill_at_;    // while dying
   TimePoint bury_at_;    // when all are gone, but last words may follow
-  TimePoint killed_at_;  // while dying; 0: not yet
+  TimePoint killed_at_;  // and did not end; 0: not yet
+  TimePoint looked_at_;  // at those that do not end
   bool is_stuck_said_ = false;
   bool was_killed_ = false;
   TimePoint retry_at_;

@@ -83,22 +83,6 @@ void Cohort::check_ready(TimePoint now, Actions& out) {
   ping_at_ = now + ping_interval();
 }
 
-// No signal ends it and no restart helps: its device is left alone until it has ended.
-void Cohort::say_stuck(TimePoint now, Actions& out) {
-  if (is_stuck_said_ || now - killed_at_ < kStuckTime) return;
-  is_stuck_said_ = true;
-  for (const Worker& worker : workers_) {
-    if (!worker.is_alive) continue;
-    out.emplace_back(Log{
-        LogLevel::error,
-        fmt::format("replica {}: rank {} (pid {}) has not ended {:.0f} s after it was killed: it "
-                    "is stuck in the kernel, as a rule in a driver, and its device ({}) needs "
-                    "reset; the replica starts again when it has ended",
-                    setup_.replica, worker.words.rank, worker.pid, to_seconds(now - killed_at_),
-                    worker.device.empty() ? "not known" : worker.device)});
-  }
-}
-
 void Cohort::tick(TimePoint now, Actions& out) {
   switch (state_) {
     case CohortState::loading:
@@ -111,8 +95,7 @@ void Cohort::tick(TimePoint now, Actions& out) {
       if (has_processes() && now >= kill_at_) {
         kill_all(SIGKILL, out);
         kill_at_ = now + kLeaveTime;
-        if (killed_at_ == TimePoint()) killed_at_ = now;
-        say_stuck(now, out);
+        look_at_stuck(now, out);
       }
       return settle(now, out);
     case CohortState::idle:

@@ -135,6 +135,7 @@ int Daemon::run() {
     (void)take_messages();
     take_deaths();
     take_output();
+    take_device_faults();
     take_endings();
     oom_.look(now());
     const std::optional<TimePoint> deadline = supervisor_.next_deadline();
@@ -173,6 +174,7 @@ void Daemon::wait(Duration longest) {
       wanted.push_back({.fd = child.process.error_output(), .events = POLLIN, .revents = 0});
     }
   }
+  wanted.push_back({.fd = devices_.fd(), .events = POLLIN, .revents = 0});  // -1 is left out
   if (refusing_fd() >= 0 && refuser_.has_room()) {
     wanted.push_back({.fd = refusing_fd(), .events = POLLIN, .revents = 0});
   }
@@ -259,6 +261,7 @@ void Daemon::take_endings() {
     Ending ending = ended->ending;
     ending.mark = mark_of(id);
     if (ending.by_signal && ending.code == SIGKILL) ending.by_oom = oom_.has_killed();
+    devices_.examine();
     handle(ChildExited{id, ending});
   }
   tidy();
@@ -266,6 +269,11 @@ void Daemon::take_endings() {
 
 void Daemon::tidy() {
   for (const std::string& line : children_.tidy()) log(LogLevel::warning, line);
+}
+
+// What its driver says of a device counts before what a worker on it has died of.
+void Daemon::take_device_faults() {
+  for (DeviceFault& fault : devices_.take()) handle(DeviceFaulted{std::move(fault)});
 }
 
 std::vector<ReplicaMarks> Daemon::marks() const {
@@ -304,9 +312,13 @@ void Daemon::handle(Event event) {
 // ---- actions ----
 
 void Daemon::act(MakePlan&& action) {
-  Planned planned = plan_launch(action.options, children_.pids());
+  Planned planned = plan_launch(action.options, children_.pids(), action.without);
   if (planned.plan) weights_.note_shared(*planned.plan);
   events_.push_back(std::move(planned));
+}
+
+void Daemon::act(FindDevices&& action) {
+  events_.push_back(DevicesFound{find_devices(action.options)});
 }
 
 void Daemon::act(BindListener&& action) {
@@ -374,6 +386,8 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
   if (cohort != nullptr) {
     const LaunchPlan& plan = cohort->plan();
     TRY(check_model_identity(plan.options.values.model, plan.model_identity));
+    const std::string device = cohort->device_of(child.rank);
+    if (!device.starts_with(kSimulatedName)) devices_.watch(device);
   }
   const int weights =
       cohort == nullptr ? -1 : weights_.block_of(cohort->plan(), cohort->index(), child.rank);
@@ -392,6 +406,13 @@ void Daemon::act(Spawn&& action) {
 }
 
 void Daemon::act(Kill&& action) { children_.signal(action.child, action.signal); }
+
+void Daemon::act(LookAtProcess&& action) {
+  const std::optional<std::int64_t> pid = children_.pid_of(action.child);
+  if (pid) events_.push_back(ProcessSeen{action.child, process_state(*pid)});
+}
+
+void Daemon::act(Abandon&& action) { children_.abandon(action.child); }
 
 void Daemon::act(Send&& action) {
   const Status sent = parts_.channel.send(action.peer, action.message);

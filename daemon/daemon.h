@@ -12,6 +12,7 @@
 
 #include "daemon/child_table.h"
 #include "daemon/death_watch.h"
+#include "daemon/device_watch.h"
 #include "daemon/http_socket.h"
 #include "daemon/instance_lock.h"
 #include "daemon/journal.h"
@@ -71,11 +72,13 @@ class Daemon {
   void write_lines(const std::vector<std::string>& lines);
   void take_deaths();
   void take_endings();
+  void take_device_faults();
   std::vector<ReplicaMarks> marks() const;
   RankMark mark_of(const ChildId& child) const;
   void handle(Event event);
 
   void act(MakePlan&& action);
+  void act(FindDevices&& action);
   void act(BindListener&& action);
   void act(KeepListener&& action);
   void act(CloseListener&& action);
@@ -84,6 +87,8 @@ class Daemon {
   void act(DropSegment&& action);
   void act(Spawn&& action);
   void act(Kill&& action);
+  void act(LookAtProcess&& action);
+  void act(Abandon&& action);
   void act(Send&& action);
   void act(Notify&& action);
   void act(Log&& action);
@@ -108,6 +113,7 @@ class Daemon {
   Refuser refuser_;
   WeightStore weights_;
   OomWatch oom_;
+  DeviceWatch devices_;
   std::map<std::int64_t, Segment> segments_;  // by replica
   std::map<std::int64_t, Error> segment_errors_;
   std::deque<Event> events_;

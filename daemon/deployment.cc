@@ -9,7 +9,6 @@
 #include "shared/control/codec.h"
 
 namespace plimsoll {
-namespace {}  // namespace
 
 const char* deployment_state_name(DeploymentState state) {
   static constexpr const char* kNames[] = {"planned",  "loading", "warming", "serving",
@@ -17,12 +16,12 @@ const char* deployment_state_name(DeploymentState state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-Deployment::Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations,
-                       Strangers& strangers)
+Deployment::Deployment(LaunchPlan plan, Setup setup, Shared shared)
     : plans_({PlanInUse{std::move(plan)}}),
       setup_(std::move(setup)),
-      incarnations_(incarnations),
-      strangers_(strangers),
+      incarnations_(shared.incarnations),
+      strangers_(shared.strangers),
+      quarantine_(shared.quarantine),
       router_(
           {.plan = &plans_.front().plan, .seed = setup_.seed, .starts_max = setup_.starts_max}) {
   for (std::int64_t replica = 0; replica < plans_.front().plan.dp; ++replica) {
@@ -86,7 +85,7 @@ Progress Deployment::progress() const {
 
 void Deployment::start(TimePoint now, Actions& out) {
   state_ = DeploymentState::loading;
-  for (Cohort& cohort : cohorts_) cohort.start(++incarnations_, now, out);
+  for (Cohort& cohort : cohorts_) start_cohort(cohort, now, out);
   router_.start(++incarnations_, now, out);
   hold_until_ = now + plan().options.values.hold_deadline;
 }
@@ -255,7 +254,8 @@ void Deployment::settle(TimePoint now, Actions& out) {
   note_faults(now);
   if (stop_phase_ != StopPhase::none) return settle_stop(now, out);
   step_change(now, out);
-  if (check_failed(now, out)) return;
+  replace_lost(out);
+  if (awaits_replicas_ || check_failed(now, out)) return;
   restart_due(now, out);
   if (commit_loaded(now, out)) return;
   compare_ready(out);
@@ -292,7 +292,9 @@ void Deployment::settle(TimePoint now, Actions& out) {
 
 // Whether something has failed for good that the deployment cannot do without; then it ends here.
 bool Deployment::check_failed(TimePoint now, Actions& out) {
-  const auto is_failed = [](const Cohort& c) { return c.state() == CohortState::failed; };
+  const auto is_failed = [](const Cohort& c) {
+    return c.state() == CohortState::failed && !c.has_lost_device();
+  };
   const auto failed = std::find_if(cohorts_.begin(), cohorts_.end(), is_failed);
   const bool all_failed = std::all_of(cohorts_.begin(), cohorts_.end(), is_failed);
   // While a change is watched, what was there before comes back instead.
@@ -312,7 +314,7 @@ bool Deployment::check_failed(TimePoint now, Actions& out) {
 void Deployment::restart_due(TimePoint now, Actions& out) {
   for (Cohort& cohort : cohorts_) {
     if (cohort.state() == CohortState::waiting && now >= cohort.retry_at()) {
-      cohort.start(++incarnations_, now, out);
+      start_cohort(cohort, now, out);
     }
   }
   if (router_.state() == RouterState::waiting && now >= router_.retry_at()) {

@@ -44,8 +44,13 @@ class Deployment {
     // lets nobody in, for as long as clients may be held.
     bool can_go_back = false;
   };
-  // `incarnations` is the daemon's counter; it and `strangers` outlive the deployment.
-  Deployment(LaunchPlan plan, Setup setup, std::int64_t& incarnations, Strangers& strangers);
+  // What is the daemon's, and outlives the deployment: the counter of incarnations, and others.
+  struct Shared {
+    std::int64_t& incarnations;
+    Strangers& strangers;
+    const Quarantine& quarantine;
+  };
+  Deployment(LaunchPlan plan, Setup setup, Shared shared);
   Deployment(const Deployment&) = delete;
   Deployment& operator=(const Deployment&) = delete;
 
@@ -56,6 +61,15 @@ class Deployment {
   void child_exited(const ChildId& child, const Ending& ending, TimePoint now, Actions& out);
   // Anything but a command. Messages of unknown peers are logged once a peer and dropped.
   void said(const std::string& peer, const Message& message, TimePoint now, Actions& out);
+  // One that is in quarantine now.
+  void device_faulted(const DeviceFault& fault, TimePoint now, Actions& out);
+  void devices_found(const Result<std::vector<Device>>& devices, TimePoint now, Actions& out);
+  // A worker that does not end: whether it is to be abandoned, and what its device has then.
+  struct Stuck {
+    std::optional<DeviceFault> fault;
+  };
+  std::optional<Stuck> process_seen(const ProcessSeen& seen, TimePoint now, Actions& out);
+  void abandon(const ChildId& child, TimePoint now, Actions& out);
   // Before a tick: how far the ranks are.
   void note_marks(const std::vector<ReplicaMarks>& replicas);
   void tick(TimePoint now, Actions& out);
@@ -85,7 +99,8 @@ class Deployment {
 
   // A rank has found less memory than it was planned with: MakePlan was asked for, once, and this
   // is to be its answer. Nothing has been loaded yet.
-  bool awaits_plan() const { return confirmation_ == Confirmation::asked; }
+  // Or all replicas have lost their devices, and it is to be planned without these.
+  bool awaits_plan() const { return confirmation_ == Confirmation::asked || awaits_replicas_; }
   void replanned(const Result<LaunchPlan>& plan, TimePoint now, Actions& out);
 
   DeploymentState state() const { return state_; }
@@ -179,6 +194,11 @@ class Deployment {
   void settle(TimePoint now, Actions& out);
   void settle_stop(TimePoint now, Actions& out);
   bool check_failed(TimePoint now, Actions& out);
+  // deployment_devices.cc
+  void start_cohort(Cohort& cohort, TimePoint now, Actions& out);
+  void replace_lost(Actions& out);
+  void replace_all(const Result<LaunchPlan>& plan, TimePoint now, Actions& out);
+  bool move_lost(Cohort& cohort, const std::vector<Device>& devices);
   bool commit_loaded(TimePoint now, Actions& out);
   bool commit_loaded(PlanInUse& use, TimePoint now, Actions& out);
   void confirm(const Hello& hello, Actions& out);
@@ -200,11 +220,14 @@ class Deployment {
   Setup setup_;
   std::int64_t& incarnations_;
   Strangers& strangers_;
+  const Quarantine& quarantine_;
   std::vector<Cohort> cohorts_;
   RouterChild router_;
   std::map<std::string, ChildId> peers_;
   DeploymentState state_ = DeploymentState::planned;
   Confirmation confirmation_ = Confirmation::none;
+  bool awaits_devices_ = false;   // the answer to FindDevices
+  bool awaits_replicas_ = false;  // the answer to MakePlan, without any replica
   std::optional<Error> failure_;
   bool has_served_ = false;
   std::int64_t probe_sequence_ = 0;

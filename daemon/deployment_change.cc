@@ -212,7 +212,7 @@ void Deployment::begin_arriving(const Move& move, TimePoint now, Actions& out) {
   const bool is_forward = change_->state == ChangeState::moving;
   for (const Seat& seat : move.arrive) {
     add_cohort(seat, *change_->to, is_forward ? kStartsMaxForward : setup_.starts_max);
-    cohorts_.back().start(++incarnations_, now, out);
+    start_cohort(cohorts_.back(), now, out);
   }
 }
 

@@ -12,12 +12,15 @@
 #include <vector>
 
 #include "daemon/launch_plan.h"
+#include "daemon/process_state.h"
+#include "daemon/quarantine.h"
 #include "shared/base/clock.h"
 #include "shared/base/log.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
 #include "shared/control/channel.h"
 #include "shared/generation/generation_record.h"
+#include "shared/machine/device_health.h"
 
 namespace plimsoll {
 
@@ -74,6 +77,19 @@ struct ChildExited {
 struct ChildDying {
   ChildId child;
 };
+// The driver says that a device has failed.
+struct DeviceFaulted {
+  DeviceFault fault;
+};
+// The answer to FindDevices: those that the options choose, in order.
+struct DevicesFound {
+  Result<std::vector<Device>> devices;
+};
+// The answer to LookAtProcess.
+struct ProcessSeen {
+  ChildId child;
+  ProcessState state;
+};
 struct StopSignal {};
 // The time of next_deadline() has come; with where each rank is now.
 struct ReplicaMarks {
@@ -85,12 +101,17 @@ struct Tick {
   std::vector<ReplicaMarks> replicas;
 };
 
-using Event = std::variant<Begin, Planned, ListenerBound, ChildStarted, SpawnFailed, ChildExited,
-                           ChildDying, Received, StopSignal, Tick>;
+using Event =
+    std::variant<Begin, Planned, ListenerBound, ChildStarted, SpawnFailed, ChildExited, ChildDying,
+                 DeviceFaulted, DevicesFound, ProcessSeen, Received, StopSignal, Tick>;
 
 // ---- actions ----
 
 struct MakePlan {
+  OptionSet options;
+  Quarantine without = {};  // these devices
+};
+struct FindDevices {
   OptionSet options;
 };
 struct BindListener {
@@ -124,6 +145,14 @@ struct Kill {
   ChildId child;
   int signal = 0;
 };
+// What it does that does not end although it was killed.
+struct LookAtProcess {
+  ChildId child;
+};
+// Nobody waits for its end any more.
+struct Abandon {
+  ChildId child;
+};
 struct Send {
   std::string peer;
   Message message;
@@ -154,9 +183,10 @@ struct Exit {
   int code = 0;
 };
 
-using Action = std::variant<MakePlan, BindListener, KeepListener, CloseListener, CreateSegment,
-                            AbortSegment, DropSegment, Spawn, Kill, Send, Notify, Log,
-                            ApplyLogLevel, SaveState, WriteRecord, KeepCommitted, Exit>;
+using Action =
+    std::variant<MakePlan, FindDevices, BindListener, KeepListener, CloseListener, CreateSegment,
+                 AbortSegment, DropSegment, Spawn, Kill, LookAtProcess, Abandon, Send, Notify, Log,
+                 ApplyLogLevel, SaveState, WriteRecord, KeepCommitted, Exit>;
 using Actions = std::vector<Action>;
 
 }  // namespace plimsoll

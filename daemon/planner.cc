@@ -31,6 +31,20 @@ constexpr Bytes kWorthAWord = 32 * kMiB;
 constexpr std::size_t kNamedMax = 8;
 constexpr Bytes kMuch = 16;  // a process that holds this part of the machine's memory is named
 
+// Without devices in quarantine, and for how many replicas it is enough then.
+struct UsableMachine {
+  Machine machine;
+  std::int64_t dp = 1;
+};
+Result<UsableMachine> usable_machine(const Options& options, const Quarantine& without) {
+  // One that the driver has lost is as a rule one of those.
+  const LostGpus lost = without.empty() ? LostGpus::refused : LostGpus::left_out;
+  UsableMachine usable{.machine = TRY(find_machine(options, lost)), .dp = options.dp};
+  name_simulated(usable.machine);
+  usable.dp = TRY(leave_out(without, options, usable.machine));
+  return usable;
+}
+
 // What can be planned is more than what this build can run.
 Status check_devices(const Machine& machine, const Options& options) {
   const bool is_simulated =
@@ -134,8 +148,11 @@ Bytes releasable_bytes(std::int64_t pid, const std::filesystem::path& root) {
   return sum;
 }
 
-Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const std::int64_t> own) {
-  Machine machine = TRY(find_machine(options.values));
+Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std::int64_t> own,
+                                    const Quarantine& without) {
+  auto [machine, dp] = TRY(usable_machine(given.values, without));
+  OptionSet options = given;  // what is planned with; what was wished for stays
+  options.values.dp = dp;
   TRY(check_devices(machine, options.values));
   TRY(check_simulation(options.values));
   for (const std::int64_t pid : own) {
@@ -157,8 +174,8 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
               machine);
   const MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
   launch.refusal = plan.refusal;
-  launch.options = options;
-  launch.options_json = option_set_to_json(options);
+  launch.options = given;
+  launch.options_json = option_set_to_json(given);
   launch.plan_json = memory_plan_to_json(plan);
   launch.memory = plan;
   // Of devices it is not one sum; there one replica at a time is safe only in its own place.
@@ -179,15 +196,28 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& options, std::span<const st
     launch.weight_bytes.push_back(rank.packed_weights());
   }
   launch.notes = plan.decisions.notes;
+  if (options.values.dp < given.values.dp) {
+    launch.notes.push_back(fmt::format("{} of {} replicas: {} of the devices are in quarantine",
+                                       options.values.dp, given.values.dp, without.size()));
+  }
   return launch;
 }
 
-Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own) {
-  Planned planned{.plan = make_launch_plan(options, own), .options = options};
+Result<std::vector<Device>> find_devices(const OptionSet& options) {
+  Machine machine = TRY(find_machine(options.values, LostGpus::left_out));
+  name_simulated(machine);
+  return std::move(machine.devices);
+}
+
+Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own,
+                    const Quarantine& without) {
+  Planned planned{.plan = make_launch_plan(options, own, without), .options = options};
   if (!planned.plan) return planned;
-  Result<Machine> machine = find_machine(options.values);
+  Result<UsableMachine> usable = usable_machine(options.values, without);
+  if (!usable) return planned;
+  Machine* machine = &usable->machine;
   // Nobody else is on simulated devices.
-  if (!machine || std::ranges::any_of(machine->devices, &Device::is_simulated)) return planned;
+  if (std::ranges::any_of(machine->devices, &Device::is_simulated)) return planned;
   std::vector<std::string> holders = holder_lines(*machine, own, machine->memory_total / kMuch);
   if (!planned.plan->refusal) {
     for (std::string& line : holders) planned.plan->notes.push_back(std::move(line));
@@ -196,7 +226,9 @@ Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own)
   add_learned(
       read_learned_terms(state_folder(options.values), {planned.plan->environment, options}),
       *machine);
-  if (!fits_alone(*machine, options)) return planned;  // nobody else is to blame
+  OptionSet planned_with = options;
+  planned_with.values.dp = usable->dp;
+  if (!fits_alone(*machine, planned_with)) return planned;  // nobody else is to blame
   // Where it does not fit, also those that hold less.
   if (holders.empty()) holders = holder_lines(*machine, own, kWorthAWord);
   std::string& message = planned.plan->refusal->message;

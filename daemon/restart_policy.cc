@@ -19,6 +19,11 @@ bool is_permanent(Code code) {
   return false;
 }
 
+FaultClass fault_class(Code code, bool is_of_device) {
+  if (is_of_device) return FaultClass::device;
+  return is_permanent(code) ? FaultClass::permanent : FaultClass::transient;
+}
+
 void RestartPolicy::became_ready(TimePoint now) {
   was_ever_ready_ = true;
   ready_since_ = now;

@@ -13,6 +13,10 @@ namespace plimsoll {
 // A retry cannot help: bad options, a missing or damaged file, a plan that does not fit.
 bool is_permanent(Code code);
 
+// What has died: `device`: what it ran on has failed, so that it is not started there again.
+enum class FaultClass { transient, permanent, device };
+FaultClass fault_class(Code code, bool is_of_device);
+
 class RestartPolicy {
  public:
   static constexpr Duration kFirstDelay = milliseconds(100);  // most deaths are single

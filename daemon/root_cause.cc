@@ -24,10 +24,10 @@ Ending ending_of(const LastWords& words) {
 }
 
 // How much an end looks like a cause and not like a consequence; less is more.
-enum class Weight { verdict, own, exit, peer_fault, quiet_exit, killed };
+enum class Weight { device, verdict, own, exit, peer_fault, quiet_exit, killed };
 
 Weight weigh(const LastWords& words) {
-  if (words.verdict) return Weight::verdict;
+  if (words.verdict) return words.has_lost_device ? Weight::device : Weight::verdict;
   // Collectives end with `unavailable` when a peer has gone: mostly an echo.
   if (words.fault) {
     const Code code = words.fault->code;
@@ -100,6 +100,7 @@ RootCause find_root_cause(std::span<const LastWords> ranks) {
   RootCause cause{.rank = first->rank,
                   .code = code_of(*first),
                   .is_own_fault = is_own_fault(*first),
+                  .is_device = first->has_lost_device,
                   .message = {}};
   cause.message =
       fmt::format("rank {}{} {}", first->rank,

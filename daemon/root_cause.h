@@ -22,8 +22,9 @@ struct LastWords {
   std::optional<Error> fault;    // that it reported itself
   std::optional<Error> verdict;  // why the supervisor ended it: hung, stalled, could not start
   std::optional<Ending> ending;
-  bool was_killed = false;  // by us, as a consequence
-  bool was_first = false;   // nothing was known of its peers' ends when it died
+  bool has_lost_device = false;  // says the verdict
+  bool was_killed = false;       // by us, as a consequence
+  bool was_first = false;        // nothing was known of its peers' ends when it died
   TimePoint first_sign;
 };
 
@@ -33,7 +34,8 @@ struct RootCause {
   // A crash, a failed check or a broken device of the rank itself: what it was working on may be
   // the reason. Never a kill from outside, an exit by its own will or a hang.
   bool is_own_fault = false;
-  std::string message;  // "rank 1 (pid 4711) was killed by SIGKILL ...; 3 peers left"
+  bool is_device = false;  // what it ran on has failed
+  std::string message;     // "rank 1 (pid 4711) was killed by SIGKILL ...; 3 peers left"
 };
 
 RootCause find_root_cause(std::span<const LastWords> ranks);

@@ -80,6 +80,17 @@ Json last_fault_json(const std::optional<LastFault>& fault, TimePoint now) {
                        {"rank", fault->rank < 0 ? Json() : Json(fault->rank)}});
 }
 
+Json quarantine_json(const Quarantine& quarantine, TimePoint now) {
+  Json all = Json::array();
+  for (const QuarantinedDevice& device : quarantine) {
+    all.push(Json::object({{"device", device.uuid},
+                           {"name", device.name},
+                           {"reason", device.reason},
+                           {"since", unix_time(device.since, now)}}));
+  }
+  return all;
+}
+
 // The sums over all replicas that the one-screen view shows.
 void add_totals(Json& json, const Deployment& deployment) {
   std::int64_t running = 0;
@@ -137,6 +148,7 @@ Json status_json(const Supervisor& supervisor, TimePoint now) {
     json.set("drift", drifts_json(deployment->drifts()));
   }
   json.set("replicas", std::move(replicas));
+  json.set("quarantine", quarantine_json(supervisor.quarantined(), now));
   json.set("last_fault", last_fault_json(supervisor.last_fault(), now));
   json.set("runtime_dir", setup.runtime);
   json.set("state_dir", setup.state);

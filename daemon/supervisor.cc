@@ -107,13 +107,13 @@ void Supervisor::on(const Begin&, TimePoint now) {
   operation_.target = options_;
   // Nobody waits for a reply; a daemon that was started to serve ends when it cannot.
   operation_.ends_daemon = true;
-  out_.emplace_back(MakePlan{options_});
+  make_plan(options_);
 }
 
 void Supervisor::on(const Planned& event, TimePoint now) {
   if (deployment_ && deployment_->awaits_plan()) {
     if (event.plan && !event.plan->refusal) {
-      operation_.plan = *event.plan;
+      if (operation_.kind != OperationKind::none) operation_.plan = *event.plan;
       record_.plan = event.plan->plan_json;
       write_record();
     }
@@ -131,6 +131,7 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   }
   operation_.plan = *event.plan;
   operation_.plan_again_at.reset();
+  if (!operation_.is_dry_run) release_quarantine();
   if (!is_running()) return operation_.is_dry_run ? finish_dry_run() : launch(now);
   const Result<ChangePath> path = path_of_change();
   if (!path) return finish(exit_code(path.error().code), path.error().message);
@@ -175,6 +176,11 @@ Supervisor::Operation& Supervisor::begin_operation(OperationKind kind, TimePoint
 }
 
 void Supervisor::launch(TimePoint now) {
+  if (is_planned_on_lost(*operation_.plan)) {
+    const OptionSet options = operation_.plan->options;
+    operation_.plan.reset();
+    return make_plan(options);
+  }
   const LaunchPlan& plan = *operation_.plan;
   options_ = plan.options;
   if (operation_.previous && operation_.failure) {
@@ -218,7 +224,8 @@ void Supervisor::create_deployment(TimePoint now) {
       .seed = setup_.seed + static_cast<std::uint64_t>(generation_) * 1000,
       .starts_max = can_go_back ? kStartsMaxWithPrevious : kStartsMax,
       .can_go_back = can_go_back};
-  deployment_ = std::make_unique<Deployment>(*operation_.plan, setup, incarnations_, strangers_);
+  deployment_ = std::make_unique<Deployment>(
+      *operation_.plan, setup, Deployment::Shared{incarnations_, strangers_, quarantine_});
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   reported_percent_ = -1;
   extended_at_ = now;
@@ -280,7 +287,7 @@ void Supervisor::on(const ChildDying& event, TimePoint now) {
 void Supervisor::on(const Tick& event, TimePoint now) {
   if (operation_.plan_again_at && now >= *operation_.plan_again_at) {
     operation_.plan_again_at.reset();
-    out_.emplace_back(MakePlan{operation_.planned_options});
+    make_plan(operation_.planned_options);
   }
   if (!deployment_) return;
   deployment_->note_marks(event.replicas);
@@ -370,6 +377,7 @@ void Supervisor::target_failed(const Error& error, TimePoint now) {
                                      generation_, error.message, operation_.previous->generation));
     operation_.failure = error;
     operation_.plan = operation_.previous->plan;
+    restore_quarantine();
     operation_.watch.reset();
     operation_.given.reset();
     operation_.is_in_place = false;

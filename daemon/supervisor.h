@@ -57,6 +57,7 @@ class Supervisor {
   const char* operation_name() const;  // "start", "reconfigure", ...; "" when none is under way
   const std::optional<LastFault>& last_fault() const;
   TimePoint serving_since() const { return serving_since_; }
+  const Quarantine& quarantined() const { return quarantine_; }
   // What the next start of a daemon runs; 0: what it is given then.
   std::int64_t committed() const { return committed_ ? committed_->generation : 0; }
 
@@ -96,6 +97,7 @@ class Supervisor {
     MemoryWait memory_wait;
     std::optional<TimePoint> plan_again_at;
     OptionSet planned_options;
+    Quarantine released = {};               // by this restart, as long as it may fail
     std::optional<TimePoint> signalled_at;  // by the signal that began or joined a stop
   };
 
@@ -106,9 +108,19 @@ class Supervisor {
   void on(const SpawnFailed& event, TimePoint now);
   void on(const ChildExited& event, TimePoint now);
   void on(const ChildDying& event, TimePoint now);
+  void on(const DeviceFaulted& event, TimePoint now);
+  void on(const DevicesFound& event, TimePoint now);
+  void on(const ProcessSeen& event, TimePoint now);
   void on(const Received& event, TimePoint now);
   void on(const StopSignal& event, TimePoint now);
   void on(const Tick& event, TimePoint now);
+
+  // supervisor_devices.cc
+  void quarantine(const DeviceFault& fault, TimePoint now);
+  bool is_planned_on_lost(const LaunchPlan& plan) const;
+  void release_quarantine();
+  void restore_quarantine();
+  void make_plan(const OptionSet& options);
 
   // supervisor_commands.cc
   void command(const std::string& peer, const Command& command, TimePoint now);
@@ -172,8 +184,9 @@ class Supervisor {
 
   Setup setup_;
   Strangers strangers_;  // outlives the deployment
-  OptionSet given_;      // what a next daemon would be given: flags, environment and file
-  OptionSet options_;    // of the present generation, or of the next start
+  Quarantine quarantine_;
+  OptionSet given_;    // what a next daemon would be given: flags, environment and file
+  OptionSet options_;  // of the present generation, or of the next start
   std::unique_ptr<Deployment> deployment_;
   std::optional<Error> failure_;  // of the last deployment, when it has failed
   std::optional<LastFault> last_fault_;

@@ -163,6 +163,7 @@ void Supervisor::change_failed(TimePoint now) {
   log(LogLevel::error, fmt::format("generation {} failed: {}; going back to generation {}",
                                    generation_, error.message, operation_.previous->generation));
   operation_.failure = error;
+  restore_quarantine();
   operation_.watch.reset();
   operation_.given.reset();
   generation_ = operation_.previous->generation;

@@ -111,7 +111,7 @@ void Supervisor::start_command(const std::string& peer, const Json& arguments, T
   operation.target = target;
   const Json* cause = arguments.find("cause");
   if (cause != nullptr && cause->is_string()) operation.cause = cause->as_string();
-  out_.emplace_back(MakePlan{target});
+  make_plan(target);
 }
 
 void Supervisor::stop_command(const std::string& peer, const Json& arguments, TimePoint now) {
@@ -151,7 +151,7 @@ void Supervisor::restart_command(const std::string& peer, const Json& arguments,
   operation.waiting = {peer};
   operation.target = options_;
   operation.wanted_path = *path;
-  out_.emplace_back(MakePlan{options_});
+  make_plan(options_);
 }
 
 void Supervisor::reconfigure_command(const std::string& peer, const Json& arguments,
@@ -184,7 +184,7 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
     operation.cause = request->cause;
     operation.given = given_with(*request);
     operation.result = std::move(result);
-    out_.emplace_back(MakePlan{*next});
+    make_plan(*next);
     return;
   }
   if (diff.changes.empty()) return reply(peer, 0, "nothing changes", std::move(result));
@@ -222,7 +222,7 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
   operation.given = given_with(*request);
   operation.previous = Previous{options_, deployment_->plan(), generation_, record_};
   operation.result = std::move(result);
-  out_.emplace_back(MakePlan{*next});
+  make_plan(*next);
 }
 
 // What a next daemon will be given: of files only its own configuration counts.

@@ -44,7 +44,14 @@ class Reader {
     bool all_linked = count > 1;
     for (unsigned i = 0; i < std::min(count, kDevicesMax); ++i) {
       NvmlHandle handle = nullptr;
-      TRY(check(api_.device_at(i, &handle), fmt::format("open GPU {}", i)));
+      const NvmlReturn opened = api_.device_at(i, &handle);
+      if (opened == kNvmlGpuIsLost || is_lost(handle)) {
+        Device lost;
+        lost.name = fmt::format("GPU {}", i);
+        found.devices.push_back(std::move(lost));
+        continue;
+      }
+      TRY(check(opened, fmt::format("open GPU {}", i)));
       all_linked = all_linked && has_link(handle);
       TRY(add(handle, i, found.devices));
     }
@@ -58,6 +65,11 @@ class Reader {
     const char* text = api_.error_text(result);
     return unavailable(fmt::format("ask the NVIDIA driver to {}: {}", what,
                                    text == nullptr ? "error " + std::to_string(result) : text));
+  }
+
+  bool is_lost(NvmlHandle handle) const {
+    NvmlMemory memory{};
+    return handle != nullptr && api_.memory(handle, &memory) == kNvmlGpuIsLost;
   }
 
   // The GPU, or where it is cut, each of its slices.

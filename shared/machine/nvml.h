@@ -13,6 +13,7 @@ namespace plimsoll {
 
 struct NvmlDevices {
   // In the driver's order; a GPU that is cut into MIG slices is its slices, by their own UUID.
+  // One that the driver has lost has no memory, and no UUID.
   std::vector<Device> devices;
   DeviceLink link = DeviceLink::pcie;  // nvlink: every GPU has an active link
 };

@@ -45,6 +45,16 @@ Result<NvmlLibrary> NvmlLibrary::open(const char* file_name) {
   bind(handle, "nvmlDeviceGetMigMode", api.mig_mode);
   bind(handle, "nvmlDeviceGetMaxMigDeviceCount", api.mig_count_max);
   bind(handle, "nvmlDeviceGetMigDeviceHandleByIndex", api.mig_at);
+  bind(handle, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", api.mig_parent);
+  bind(handle, "nvmlDeviceGetHandleByUUID", api.device_by_uuid);
+  bind(handle, "nvmlEventSetCreate", api.event_set_create);
+  bind(handle, "nvmlEventSetFree", api.event_set_free);
+  bind(handle, "nvmlDeviceRegisterEvents", api.event_register);
+  bind(handle, "nvmlDeviceGetSupportedEventTypes", api.event_supported);
+  bind(handle, "nvmlEventSetWait_v2", api.event_wait);
+  bind(handle, "nvmlDeviceGetTotalEccErrors", api.ecc_errors);
+  bind(handle, "nvmlDeviceGetRemappedRows", api.remapped_rows);
+  bind(handle, "nvmlDeviceGetRetiredPagesPendingStatus", api.retired_pending);
   const bool usable = api.init != nullptr && api.shutdown != nullptr && api.error_text != nullptr &&
                       api.device_count != nullptr && api.device_at != nullptr &&
                       api.name != nullptr && api.uuid != nullptr && api.memory != nullptr;

@@ -13,6 +13,14 @@ using NvmlReturn = int;
 
 constexpr NvmlReturn kNvmlSuccess = 0;
 constexpr NvmlReturn kNvmlInsufficientSize = 7;
+constexpr NvmlReturn kNvmlTimeout = 10;
+constexpr NvmlReturn kNvmlGpuIsLost = 15;
+
+using NvmlEventSet = void*;
+constexpr std::uint64_t kNvmlEventDoubleBitEcc = 0x2;
+constexpr std::uint64_t kNvmlEventXid = 0x8;
+constexpr int kNvmlUncorrected = 1;  // a kind of memory error
+constexpr int kNvmlVolatile = 0;     // counted since the driver was loaded
 
 struct NvmlMemory {
   std::uint64_t total, free, used;
@@ -30,6 +38,13 @@ struct NvmlPci {
   unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
   char bus_id[32];
 };
+struct NvmlEventData {
+  NvmlHandle device;
+  std::uint64_t type;
+  std::uint64_t data;                       // the number of an Xid error
+  unsigned gpu_instance, compute_instance;  // of a MIG slice; all ones: of the whole GPU
+};
+static_assert(sizeof(NvmlEventData) == 32);
 static_assert(sizeof(NvmlProcess) == 24 && sizeof(NvmlPci) == 68);
 
 // Null where this driver's library lacks a function that we can do without.
@@ -52,6 +67,17 @@ struct NvmlApi {
   NvmlReturn (*mig_mode)(NvmlHandle, unsigned*, unsigned*) = nullptr;
   NvmlReturn (*mig_count_max)(NvmlHandle, unsigned*) = nullptr;
   NvmlReturn (*mig_at)(NvmlHandle, unsigned, NvmlHandle*) = nullptr;
+  NvmlReturn (*mig_parent)(NvmlHandle, NvmlHandle*) = nullptr;
+  NvmlReturn (*device_by_uuid)(const char*, NvmlHandle*) = nullptr;
+  NvmlReturn (*event_set_create)(NvmlEventSet*) = nullptr;
+  NvmlReturn (*event_set_free)(NvmlEventSet) = nullptr;
+  NvmlReturn (*event_register)(NvmlHandle, std::uint64_t, NvmlEventSet) = nullptr;
+  NvmlReturn (*event_supported)(NvmlHandle, std::uint64_t*) = nullptr;
+  NvmlReturn (*event_wait)(NvmlEventSet, NvmlEventData*, unsigned) = nullptr;
+  NvmlReturn (*ecc_errors)(NvmlHandle, int, int, std::uint64_t*) = nullptr;
+  // Corrected, uncorrected, a reset is pending, it failed.
+  NvmlReturn (*remapped_rows)(NvmlHandle, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
+  NvmlReturn (*retired_pending)(NvmlHandle, int*) = nullptr;
 };
 
 // The library, opened; closed at destruction.

@@ -68,17 +68,33 @@ Status choose_gpus(const std::vector<std::string>& names, Machine& machine) {
   return {};
 }
 
+bool is_lost(const Device& device) { return device.memory_total == 0; }
+
+Status leave_lost(LostGpus lost, Machine& machine) {
+  const auto found = std::ranges::find_if(machine.devices, is_lost);
+  if (found == machine.devices.end()) return {};
+  if (lost == LostGpus::refused) {
+    return unavailable(
+        fmt::format("devices: the driver has lost {}: it needs reset, or the machine a restart; "
+                    "--devices cuda:N,... names others",
+                    found->name));
+  }
+  std::erase_if(machine.devices, is_lost);
+  return {};
+}
+
 // All that our kernels run on; none is no mistake.
-Status take_gpus(Machine& machine) {
+Status take_gpus(LostGpus lost, Machine& machine) {
   Result<NvmlDevices> found = query_nvml(machine.memory_available);
   if (!found) {
     return "devices: auto looks for GPUs (--devices cpu does not): " + std::move(found.error());
   }
-  std::erase_if(found->devices,
-                [](const Device& device) { return device.compute_major < kComputeMajorMin; });
+  std::erase_if(found->devices, [](const Device& device) {
+    return device.compute_major < kComputeMajorMin && !is_lost(device);
+  });
   machine.devices = std::move(found->devices);
   machine.link = found->link;
-  return {};
+  return leave_lost(lost, machine);
 }
 
 Status find_gpus(const Options& options, Machine& machine) {
@@ -107,13 +123,13 @@ std::optional<Machine> machine_of_ranks(const Machine& machine, const Options& o
   return made;
 }
 
-Result<Machine> find_machine(const Options& options) {
+Result<Machine> find_machine(const Options& options, LostGpus lost) {
   const DeviceChoice choice = TRY(parse_device_choice(options.devices));
   Machine machine =
       options.machine.empty() ? TRY(query_machine()) : TRY(read_machine_file(options.machine));
   switch (choice.kind) {
     case DeviceKind::automatic:  // what a description has; here GPUs, where this build has kernels
-      if (options.machine.empty() && kHasGpuKernels) TRY(take_gpus(machine));
+      if (options.machine.empty() && kHasGpuKernels) TRY(take_gpus(lost, machine));
       break;
     case DeviceKind::cpu:
     case DeviceKind::cuda_host:
@@ -122,6 +138,7 @@ Result<Machine> find_machine(const Options& options) {
     case DeviceKind::cuda:
       TRY(find_gpus(options, machine));
       TRY(choose_gpus(choice.gpus, machine));
+      if (options.machine.empty()) TRY(leave_lost(lost, machine));
       break;
     case DeviceKind::simulated:
       if (choice.sizes.empty()) {

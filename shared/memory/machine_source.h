@@ -13,7 +13,10 @@ namespace plimsoll {
 // or the file of `--machine`. Machine::devices is empty where ranks run on the CPU.
 // Errors: those of reading; Code::invalid where a description has no devices of the kind; and
 // Code::unavailable where this machine has no GPU.
-Result<Machine> find_machine(const Options& options);
+// GPUs that their driver has lost are an error where they are chosen (unavailable), or are left
+// out.
+enum class LostGpus { refused, left_out };
+Result<Machine> find_machine(const Options& options, LostGpus lost = LostGpus::refused);
 
 // With as many simulated devices as there are ranks, where the options give their sizes; nullopt:
 // the devices are those of `machine`, whatever the layout.

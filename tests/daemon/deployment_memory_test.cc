@@ -16,7 +16,8 @@ class TwoPhases : public ::testing::Test {
  protected:
   static constexpr Blocks kBlocks = 128;
   explicit TwoPhases(const LaunchPlan& launch = plan())
-      : deployment_(launch, {.instance = "i", .runtime = "/run"}, incarnations_, strangers_) {}
+      : deployment_(launch, {.instance = "i", .runtime = "/run"},
+                    {incarnations_, strangers_, quarantine_}) {}
   static LaunchPlan plan() {
     LaunchPlan plan;
     plan.context_length = 32 * 32;
@@ -101,6 +102,7 @@ class TwoPhases : public ::testing::Test {
 
   std::int64_t incarnations_ = 0;
   Strangers strangers_;
+  Quarantine quarantine_;
   Deployment deployment_;
   Actions out_;
   Bytes free_ = 0;  // that workers find; 0: they do not say

@@ -38,7 +38,9 @@ class DeploymentTest : public ::testing::Test {
 
   std::int64_t incarnations_ = 0;
   Strangers strangers_;
-  Deployment deployment_{plan(), {.instance = "i", .runtime = "/run"}, incarnations_, strangers_};
+  Quarantine quarantine_;
+  Deployment deployment_{
+      plan(), {.instance = "i", .runtime = "/run"}, {incarnations_, strangers_, quarantine_}};
   Actions out_;
 };
 
@@ -65,7 +67,9 @@ TEST(DeploymentProgress, TheTotalIsThePlansFromTheStart) {
   plan.weight_bytes = {10, 30};
   std::int64_t incarnations = 0;
   Strangers strangers;
-  Deployment deployment(plan, {.instance = "i", .runtime = "/run"}, incarnations, strangers);
+  Quarantine quarantine;
+  Deployment deployment(plan, {.instance = "i", .runtime = "/run"},
+                        {incarnations, strangers, quarantine});
   Actions out;
   deployment.start(kStart, out);
   EXPECT_EQ(deployment.progress().total, 40);

@@ -15,7 +15,9 @@ class Simulation {
  public:
   explicit Simulation(std::uint64_t seed)
       : random_(seed),
-        h_(1 + static_cast<std::int64_t>(below(3)), 1 + static_cast<std::int64_t>(below(3))) {}
+        h_(1 + static_cast<std::int64_t>(below(3)), 1 + static_cast<std::int64_t>(below(3))) {
+    if (below(2) == 0) h_.use_devices(4 + static_cast<std::int64_t>(below(8)));
+  }
 
   void run(int steps) {
     h_.handle(Begin{});
@@ -45,6 +47,8 @@ class Simulation {
         return;
       case 4:
         return stray();
+      case 10:
+        return break_something();
       case 5:
       case 6:
       case 7:
@@ -70,6 +74,16 @@ class Simulation {
     constexpr int kCodes[] = {0, 1, 75, 78, 3};
     if (below(8) == 0) return h_.end(child, {false, kCodes[below(5)]});
     h_.end(child, {true, SIGKILL});
+  }
+
+  // A device fails, or a process on one is stuck in its driver.
+  void break_something() {
+    if (h_.devices.empty() || below(8) != 0) return;
+    h_.process_letter = below(3) == 0 ? 'R' : 'D';
+    if (below(2) == 0) return h_.break_device(static_cast<std::int64_t>(below(12)));
+    if (h_.alive.empty()) return;
+    const ChildId child = any_child();
+    if (child.kind == ChildId::Kind::worker) h_.alive[child].is_stuck = true;
   }
 
   void command() {
@@ -143,6 +157,7 @@ class Simulation {
       EXPECT_GT(supervisor.deployment()->router().pid(), 0);
     }
     EXPECT_TRUE(h_.alive.empty() || h_.is_listening);
+    check_devices();
     // A deadline in the past that no tick removes would be a loop without end.
     for (int i = 0; supervisor.next_deadline() && *supervisor.next_deadline() <= h_.now; ++i) {
       ASSERT_LT(i, 50) << deployment_state_name(state);
@@ -151,16 +166,32 @@ class Simulation {
     }
   }
 
+  // Nothing lives on a device that is in quarantine, but for those that were killed for that.
+  void check_devices() {
+    const Deployment* deployment = h_.supervisor().deployment();
+    if (deployment == nullptr) return;
+    for (const Cohort& cohort : deployment->cohorts()) {
+      const bool may_live =
+          cohort.state() == CohortState::dying || cohort.state() == CohortState::draining;
+      for (std::int64_t rank = 0; rank < cohort.plan().tp; ++rank) {
+        const std::string device = cohort.device_of(rank);
+        if (find_quarantined(h_.supervisor().quarantined(), device) == nullptr) continue;
+        EXPECT_TRUE(may_live || !cohort.has_processes()) << device;
+      }
+    }
+  }
+
   // Whatever happened, a signal, and another one later, end everything.
   void settle_down() {
     if (!h_.exit_code) h_.handle(StopSignal{});
     if (!h_.exit_code) h_.pass_for(seconds(1));
     if (!h_.exit_code) h_.handle(StopSignal{});
-    for (int i = 0; i < 10 && !h_.exit_code; ++i) {
+    h_.process_letter = 'D';
+    for (int i = 0; i < 400 && !h_.exit_code; ++i) {
       h_.let_leave();
       if (!h_.exit_code) h_.pass(seconds(5));
     }
-    ASSERT_TRUE(h_.exit_code);
+    ASSERT_TRUE(h_.exit_code) << h_.all_lines();
     EXPECT_TRUE(h_.alive.empty());
     EXPECT_TRUE(h_.segments.empty());
     EXPECT_FALSE(h_.is_listening);

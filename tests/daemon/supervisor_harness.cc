@@ -80,7 +80,7 @@ void SupervisorHarness::let_leave() {
   for (bool is_moving = true; is_moving;) {
     is_moving = false;
     for (const auto& [id, fake] : alive) {
-      if (!fake.is_leaving && fake.signal == 0) continue;
+      if ((!fake.is_leaving && fake.signal == 0) || fake.is_stuck) continue;
       const Ending ending = fake.signal != 0 ? Ending{true, fake.signal} : Ending{false, 0};
       const ChildId gone = id;
       alive.erase(gone);
@@ -184,7 +184,15 @@ std::string SupervisorHarness::all_lines() const {
 void SupervisorHarness::act(Action& action, std::vector<Event>& events) {
   if (auto* plan = std::get_if<MakePlan>(&action)) {
     ++plans;
-    events.emplace_back(make_plan(plan->options));
+    events.emplace_back(make_plan(*plan));
+  } else if (std::holds_alternative<FindDevices>(action)) {
+    events.emplace_back(DevicesFound{devices});
+  } else if (auto* look = std::get_if<LookAtProcess>(&action)) {
+    EXPECT_TRUE(alive.contains(look->child));
+    events.emplace_back(ProcessSeen{look->child, {.letter = process_letter, .wait_channel = {}}});
+  } else if (auto* abandon = std::get_if<Abandon>(&action)) {
+    EXPECT_EQ(alive.erase(abandon->child), 1U);
+    abandoned.insert(abandon->child);
   } else if (std::holds_alternative<BindListener>(action)) {
     ++binds;
     is_listening = is_listening || !bind_error;
@@ -233,13 +241,38 @@ void SupervisorHarness::act(Action& action, std::vector<Event>& events) {
   }
 }
 
-Planned SupervisorHarness::make_plan(const OptionSet& options) const {
+void SupervisorHarness::use_devices(std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    Device& device = devices.emplace_back();
+    device.name = "small GPU";
+    device.uuid = "GPU-" + std::to_string(i);
+    device.memory_total = 8 * kGiB;
+    device.memory_free = 8 * kGiB;
+  }
+}
+
+Planned SupervisorHarness::make_plan(const MakePlan& wanted) const {
+  const OptionSet& options = wanted.options;
   if (plan_error) return {*plan_error, options, held};
+  Machine machine;
+  machine.devices = devices;
+  const Result<std::int64_t> dp = leave_out(wanted.without, options.values, machine);
+  if (!dp) return {dp.error(), options};
   LaunchPlan plan;
   plan.options = options;
   plan.options_json = option_set_to_json(options);
   plan.tp = options.values.tp;
-  plan.dp = options.values.dp;
+  plan.dp = *dp;
+  const std::int64_t ranks = plan.tp * plan.dp;
+  if (!devices.empty() && ranks > std::ssize(machine.devices)) {
+    return {invalid("more ranks than devices"), options};
+  }
+  for (std::int64_t i = 0; i < ranks && !devices.empty(); ++i) {
+    RankPlan& rank = plan.memory.ranks.emplace_back();
+    rank.device = i;
+    rank.device_uuid = machine.devices[static_cast<std::size_t>(i)].uuid;
+    rank.device_name = machine.devices[static_cast<std::size_t>(i)].name;
+  }
   plan.kv_blocks = 77;
   plan.served_model_name = "small";
   plan.plan_json = Json::object({{"ranks", Json::array()}});

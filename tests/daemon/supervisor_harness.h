@@ -23,6 +23,7 @@ class SupervisorHarness {
     std::string peer;
     bool is_leaving = false;  // told to; ends when the world turns
     int signal = 0;           // got it
+    bool is_stuck = false;    // and does not end for all that
   };
 
   explicit SupervisorHarness(std::int64_t tp = 2, std::int64_t dp = 1,
@@ -47,6 +48,11 @@ class SupervisorHarness {
   void end(const ChildId& child, const Ending& ending);
   void die(const ChildId& child, int signal = SIGKILL) { end(child, {true, signal}); }
 
+  // As many devices as that, known as "GPU-0" ...
+  void use_devices(std::int64_t count);
+  void break_device(std::int64_t device) {
+    handle(DeviceFaulted{{"GPU-" + std::to_string(device), "Xid 79: it has fallen off the bus"}});
+  }
   // All that were killed or asked to leave do so.
   void let_leave();
 
@@ -103,6 +109,9 @@ class SupervisorHarness {
   std::optional<HeldMemory> held;   // and why
   std::optional<Error> bind_error;
   std::optional<Error> spawn_error;
+  std::vector<Device> devices;  // that ranks run on; none: the CPU
+  char process_letter = 'S';    // of those that are looked at
+  std::set<ChildId> abandoned;
   Bytes memory_available = 0;  // in the next plans
   Tokens context_length = 0;   // in the next plans
   bool is_listening = false;
@@ -123,7 +132,7 @@ class SupervisorHarness {
  private:
   void act(Action& action, std::vector<Event>& events);
 
-  Planned make_plan(const OptionSet& options) const;
+  Planned make_plan(const MakePlan& wanted) const;
 
   void act_spawn(const ChildId& child, std::vector<Event>& events);
 

@@ -1,12 +1,20 @@
 // A library with the functions of NVML that shared/machine/nvml_api.h names: the two GPUs of
 // cuda_driver.cc beside it, nobody's but ours.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <string>
+
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include "shared/machine/nvml_api.h"
 
+using plimsoll::NvmlEventData;
+using plimsoll::NvmlEventSet;
 using plimsoll::NvmlHandle;
 using plimsoll::NvmlMemory;
 using plimsoll::NvmlProcess;
@@ -18,9 +26,45 @@ constexpr NvmlReturn kInvalidArgument = 2;
 constexpr unsigned kGpus = 2;
 constexpr std::uint64_t kMemoryDefault = std::uint64_t{1} << 30;
 
+// The file FAKE_NVML_XIDS: one line an event, "GPU XID". It is there when the set is made.
+struct Events {
+  int changes = -1;         // of inotify
+  std::streamoff told = 0;  // so much of the file
+};
+
+bool next_event(Events& events, NvmlEventData* event) {
+  if (events.changes < 0) return false;
+  std::ifstream file(std::getenv("FAKE_NVML_XIDS"));
+  file.seekg(0, std::ios::end);
+  events.told = std::min<std::streamoff>(events.told, file.tellg());  // GPUs have been reset
+  file.seekg(events.told);
+  unsigned gpu = 0;
+  std::uint64_t xid = 0;
+  if (!(file >> gpu >> xid) || file.peek() != '\n') return false;  // a line that is not whole
+  events.told = file.tellg();
+  *event = {};
+  event->device = reinterpret_cast<NvmlHandle>(std::uintptr_t{gpu} + 1);  // NOLINT
+  event->type = plimsoll::kNvmlEventXid;
+  event->data = xid;
+  return true;
+}
+
 // Handles are 1 and 2.
 unsigned index_of(NvmlHandle handle) {
   return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(handle)) - 1;
+}
+
+// It has said so itself.
+bool is_lost(unsigned gpu) {
+  const char* path = std::getenv("FAKE_NVML_XIDS");
+  if (path == nullptr) return false;
+  std::ifstream file(path);
+  unsigned index = 0;
+  std::uint64_t xid = 0;
+  while (file >> index >> xid) {
+    if (index == gpu && xid == 79) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -61,7 +105,48 @@ EXPORT NvmlReturn nvmlDeviceGetUUID(NvmlHandle handle, char* uuid, unsigned byte
   return 0;
 }
 
-EXPORT NvmlReturn nvmlDeviceGetMemoryInfo(NvmlHandle, NvmlMemory* memory) {
+EXPORT NvmlReturn nvmlDeviceGetHandleByUUID(const char* uuid, NvmlHandle* handle) {
+  for (unsigned i = 0; i < kGpus; ++i) {
+    char own[64];
+    nvmlDeviceGetHandleByIndex_v2(i, handle);
+    nvmlDeviceGetUUID(*handle, own, sizeof(own));
+    if (std::string(own) == uuid) return 0;
+  }
+  return kInvalidArgument;
+}
+
+EXPORT NvmlReturn nvmlEventSetCreate(NvmlEventSet* set) {
+  auto* events = new Events;
+  if (const char* path = std::getenv("FAKE_NVML_XIDS")) {
+    events->changes = inotify_init1(IN_CLOEXEC);
+    inotify_add_watch(events->changes, path, IN_MODIFY);
+  }
+  *set = events;
+  return 0;
+}
+
+EXPORT NvmlReturn nvmlEventSetFree(NvmlEventSet set) {
+  auto* events = static_cast<Events*>(set);
+  if (events->changes >= 0) close(events->changes);
+  delete events;
+  return 0;
+}
+
+EXPORT NvmlReturn nvmlDeviceRegisterEvents(NvmlHandle, std::uint64_t, NvmlEventSet) { return 0; }
+
+// As NVIDIA's it comes back with the first event, or when the time is over.
+EXPORT NvmlReturn nvmlEventSetWait_v2(NvmlEventSet set, NvmlEventData* event, unsigned longest) {
+  Events& events = *static_cast<Events*>(set);
+  if (next_event(events, event)) return 0;
+  pollfd change{events.changes, POLLIN, 0};
+  if (poll(&change, 1, static_cast<int>(longest)) != 1) return plimsoll::kNvmlTimeout;
+  char said[4096];
+  if (read(events.changes, said, sizeof(said)) < 0) return plimsoll::kNvmlTimeout;
+  return next_event(events, event) ? 0 : plimsoll::kNvmlTimeout;
+}
+
+EXPORT NvmlReturn nvmlDeviceGetMemoryInfo(NvmlHandle handle, NvmlMemory* memory) {
+  if (is_lost(index_of(handle))) return plimsoll::kNvmlGpuIsLost;
   const char* given = std::getenv("FAKE_CUDA_MEMORY");
   memory->total = given == nullptr ? kMemoryDefault : std::stoull(given);
   memory->free = memory->total;

@@ -3,6 +3,7 @@ them first, as it would any other version of the driver."""
 import concurrent.futures
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import tempfile
@@ -59,6 +60,44 @@ class Gpu(SystemTest):
             wait_until("another worker", lambda: server.workers()[0]["pid"] not in (0, rank["pid"]))
             server.wait_serving()
             self.assertEqual(answers(server), want)
+
+    def test_a_gpu_that_fails_is_left_out_and_no_request_is_lost(self):
+        xids = pathlib.Path(self.folder.name, "xids")
+        xids.touch()
+
+        def fail(gpu):
+            with open(xids, "a", encoding="ascii") as file:
+                file.write(f"{gpu} 79\n")
+
+        with Deployment(self.model, *SMALL, "--devices", "cuda", "--dp", 2,
+                        environment={**DRIVER, "FAKE_NVML_XIDS": str(xids)}) as server:
+            want = answers(server)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                asked = pool.submit(lambda: [answers(server) for _ in range(4)])
+                fail(1)
+                wait_until("one replica is left", lambda: len(server.status()["replicas"]) == 1)
+                self.assertEqual(asked.result(), [want] * 4)
+            (lost,) = server.status()["quarantine"]
+            self.assertEqual(lost["device"], SECOND_GPU)
+            self.assertIn("Xid 79: it has fallen off the bus; it needs reset", lost["reason"])
+            self.assertIn(f"quarantine: {SECOND_GPU} (Host Executor GPU): Xid 79", server.cli("status").stdout)
+            self.assertEqual(server.log().count("1 of 2 replicas go on"), 1)
+
+            done = server.cli("restart")
+            self.assertEqual(done.returncode, 75)
+            self.assertIn("the driver has lost GPU 1: it needs reset", done.stderr)
+            self.assertEqual(len(server.status()["quarantine"]), 1)
+            xids.write_text("")  # it is reset
+            done = server.cli("restart")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(server.status()["replicas"]), 2)
+            self.assertEqual(server.status()["quarantine"], [])
+            self.assertEqual(answers(server), want)
+            fail(0)
+            fail(1)
+            wait_until("nothing is left", lambda: server.status()["state"] == "failed")
+            self.assertIn("one replica needs 1, and 0 are left; in quarantine: GPU-", server.status()["reason"])
+            self.assertLessEqual(sum(" E " in line for line in server.log().splitlines()), 12, server.log())
 
     def test_what_a_driver_cannot_do_is_said_once(self):
         for variables, code, words in (

@@ -127,6 +127,17 @@ std::string fault_text(const Json& status) {
                      text_at(*fault, {"message"}));
 }
 
+std::string quarantine_text(const Json& status) {
+  std::string text;
+  for (const Json& device : items_at(status, {"quarantine"})) {
+    const std::string name = text_at(device, {"name"});
+    text += fmt::format("quarantine: {}{}: {}, since {}\n", text_at(device, {"device"}, "?"),
+                        name.empty() ? "" : fmt::format(" ({})", name), text_at(device, {"reason"}),
+                        time_text(int_at(device, {"since"})));
+  }
+  return text;
+}
+
 std::string head_text(const Json& status) {
   const std::string url = text_at(status, {"url"});
   const std::string reason = text_at(status, {"reason"});
@@ -163,6 +174,7 @@ std::string render_status(const Json& status) {
                     int_at(status, {"running"}), number_at(status, {"tokens_per_second"}));
   }
   text += drift_text(status);
+  text += quarantine_text(status);
   text += fault_text(status);
   return text;
 }

@@ -120,6 +120,16 @@ TEST_F(Nvml, ReadsEveryGpuAndShutsDown) {
   EXPECT_EQ(fake_.started, 0);
 }
 
+TEST_F(Nvml, AGpuThatIsLostKeepsItsNumberAndHasNoMemory) {
+  fake_.gpus[0].memory_result = kNvmlGpuIsLost;
+  const Result<NvmlDevices> found = read_nvml(fake_api(), 0);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->devices.size(), 2U);
+  EXPECT_EQ(found->devices[0].name, "GPU 0");
+  EXPECT_EQ(found->devices[0].memory_total, 0);
+  EXPECT_EQ(found->devices[1].uuid, "GPU-2");
+}
+
 TEST_F(Nvml, OneGpuWithoutALinkMakesTheMachinePcie) {
   fake_.gpus[0].has_link = false;
   EXPECT_EQ(read_nvml(fake_api(), 0)->link, DeviceLink::pcie);

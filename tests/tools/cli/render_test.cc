@@ -51,6 +51,19 @@ TEST(Render, AStatusIsOneScreen) {
   EXPECT_EQ(text, read_test_file(golden)) << "run with UPDATE_GOLDEN=1 and read the difference";
 }
 
+TEST(Render, DevicesInQuarantineAreNamedWithTheirReason) {
+  ::setenv("TZ", "UTC", 1);
+  Json status = sample_status();
+  Json device = Json::object({{"device", "GPU-1"}, {"name", "NVIDIA H200"}});
+  device.set("reason", "Xid 79: it has fallen off the bus; it needs reset")
+      .set("since", 1700000000);
+  status.set("quarantine", Json::array({device}));
+  EXPECT_NE(render_status(status).find("quarantine: GPU-1 (NVIDIA H200): Xid 79: it has fallen off "
+                                       "the bus; it needs reset, since 2023-11-14 22:13:20\n"),
+            std::string::npos)
+      << render_status(status);
+}
+
 TEST(Render, WhatADeadDaemonLeftIsSaidToBeOld) {
   ::setenv("TZ", "UTC", 1);
   EXPECT_EQ(render_last_known(sample_status()).rfind("last known, at 2023-11-14 22:15:00:\n", 0),

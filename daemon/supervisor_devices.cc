@@ -1,0 +1,79 @@
+// The part of the supervisor that keeps devices that have failed in quarantine.
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "daemon/supervisor.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kQuarantineMax = 1024;
+
+// As a plan calls it; empty: it is in none.
+std::string name_of(const LaunchPlan& plan, const std::string& uuid) {
+  const auto rank = std::ranges::find(plan.memory.ranks, uuid, &RankPlan::device_uuid);
+  return rank == plan.memory.ranks.end() ? "" : rank->device_name;
+}
+
+}  // namespace
+
+void Supervisor::quarantine(const DeviceFault& fault, TimePoint now) {
+  const bool is_known = find_quarantined(quarantine_, fault.uuid) != nullptr;
+  if (is_known || fault.uuid.empty() || quarantine_.size() >= kQuarantineMax) return;
+  const std::string name = deployment_ ? name_of(deployment_->plan(), fault.uuid) : "";
+  quarantine_.push_back(
+      {.uuid = fault.uuid, .name = name, .reason = fault.what + "; it needs reset", .since = now});
+  log(LogLevel::error,
+      fmt::format("device {}: {}: nothing is started on it any more until `plimsoll restart`",
+                  device_words(fault.uuid, name), quarantine_.back().reason));
+  out_.emplace_back(SaveState{});
+  if (deployment_) deployment_->device_faulted(fault, now, out_);
+}
+
+// A restart is how people say that devices have been reset: it is planned with all of them.
+void Supervisor::make_plan(const OptionSet& options) {
+  const bool is_anew = operation_.kind == OperationKind::restart && !operation_.failure;
+  out_.emplace_back(MakePlan{options, is_anew ? Quarantine() : quarantine_});
+}
+
+void Supervisor::release_quarantine() {
+  if (operation_.kind != OperationKind::restart || operation_.failure || quarantine_.empty())
+    return;
+  log(LogLevel::info, fmt::format("{} {} in quarantine {} used again", quarantine_.size(),
+                                  quarantine_.size() == 1 ? "device" : "devices",
+                                  quarantine_.size() == 1 ? "is" : "are"));
+  operation_.released = std::exchange(quarantine_, {});
+}
+
+void Supervisor::restore_quarantine() {
+  for (QuarantinedDevice& device : std::exchange(operation_.released, {})) {
+    if (find_quarantined(quarantine_, device.uuid) == nullptr) {
+      quarantine_.push_back(std::move(device));
+    }
+  }
+}
+
+bool Supervisor::is_planned_on_lost(const LaunchPlan& plan) const {
+  return std::ranges::any_of(plan.memory.ranks, [this](const RankPlan& rank) {
+    return find_quarantined(quarantine_, rank.device_uuid) != nullptr;
+  });
+}
+
+void Supervisor::on(const DeviceFaulted& event, TimePoint now) { quarantine(event.fault, now); }
+
+void Supervisor::on(const DevicesFound& event, TimePoint now) {
+  if (deployment_) deployment_->devices_found(event.devices, now, out_);
+}
+
+void Supervisor::on(const ProcessSeen& event, TimePoint now) {
+  if (!deployment_) return;
+  const std::optional<Deployment::Stuck> stuck = deployment_->process_seen(event, now, out_);
+  if (!stuck) return;
+  if (stuck->fault) quarantine(*stuck->fault, now);
+  deployment_->abandon(event.child, now, out_);
+}
+
+}  // namespace plimsoll
