@@ -21,6 +21,7 @@
 #include "daemon/status_report.h"
 #include "shared/base/file.h"
 #include "shared/base/kept_line.h"
+#include "shared/control/descriptors.h"
 #include "shared/control/endpoints.h"
 #include "shared/options/folders.h"
 
@@ -333,6 +334,23 @@ void Daemon::act(CloseListener&& action) {
   if (!action.daemon_ends) weights_.drop();
 }
 
+namespace {
+
+// A socket pair between every two ranks: of each rank, its end to each peer, in rank order.
+Result<std::vector<std::vector<UniqueFd>>> connect_ranks(int ranks) {
+  std::vector<std::vector<UniqueFd>> sockets(static_cast<std::size_t>(ranks));
+  for (std::size_t low = 0; low < sockets.size(); ++low) {
+    for (std::size_t high = low + 1; high < sockets.size(); ++high) {
+      SocketPair pair = TRY(descriptor_pair());
+      sockets[low].push_back(std::move(pair.parent));
+      sockets[high].push_back(std::move(pair.child));
+    }
+  }
+  return sockets;
+}
+
+}  // namespace
+
 void Daemon::act(CreateSegment&& action) {
   segments_.erase(action.replica);
   segment_errors_.erase(action.replica);
@@ -342,7 +360,10 @@ void Daemon::act(CreateSegment&& action) {
     SharedBlock block = TRY(SharedBlock::create(fmt::format("plimsoll-replica-{}", action.replica),
                                                 replica_segment_bytes(shape)));
     const ReplicaSegment view = TRY(init_replica_segment(block.bytes(), shape));
-    return Segment{std::move(block), view, action.incarnation, {}};
+    return Segment{.block = std::move(block),
+                   .view = view,
+                   .incarnation = action.incarnation,
+                   .sockets = TRY(connect_ranks(shape.ranks))};
   };
   Result<Segment> segment = create();
   if (segment) {
@@ -392,7 +413,11 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
   const int weights =
       cohort == nullptr ? -1 : weights_.block_of(cohort->plan(), cohort->index(), child.rank);
   if (weights >= 0) start.descriptors.push_back({"weights", weights});
-  start.descriptors.push_back({"segment", segments_.at(child.replica).block.fd()});
+  const Segment& segment = segments_.at(child.replica);
+  for (const UniqueFd& socket : segment.sockets.at(static_cast<std::size_t>(child.rank))) {
+    start.descriptors.push_back({"peer", socket.get()});
+  }
+  start.descriptors.push_back({"segment", segment.block.fd()});
   return children_.start(start);
 }
 

@@ -60,6 +60,8 @@ class Daemon {
     SharedBlock block;
     ReplicaSegment view;
     std::int64_t incarnation = 0;
+    // Between every two ranks: [rank][peer], in the order of peers.
+    std::vector<std::vector<UniqueFd>> sockets = {};
     std::map<int, std::unique_ptr<DeathWatch>> watches = {};  // by rank; they end before the block
   };
 

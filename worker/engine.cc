@@ -11,6 +11,9 @@
 namespace plimsoll {
 namespace {
 
+// How much longer than another rank one may take to load.
+constexpr Duration kLoadSkewMax = seconds(1800);
+
 Status place(Arena& arena, Term term, const std::string& purpose, TensorView& view) {
   const Bytes bytes = view.rows * view.cols * static_cast<Bytes>(sizeof(float));
   view.data = TRY(arena.take(term, bytes, purpose)).data();
@@ -32,6 +35,12 @@ Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
     const Bytes bytes = rows * parts.spec->vocab * static_cast<Bytes>(sizeof(float));
     const auto memory = TRY(device->allocate_host(bytes, "logits for the sampler"));
     buffers.all_logits = f32_view(reinterpret_cast<float*>(memory.data()), rows, parts.spec->vocab);
+    if (parts.collective->size() > 1) {
+      const std::int64_t cols = buffers.logits.cols;
+      const auto own = TRY(device->allocate_host(rows * cols * static_cast<Bytes>(sizeof(float)),
+                                                 "logits for the other ranks"));
+      buffers.read_logits = f32_view(reinterpret_cast<float*>(own.data()), rows, cols);
+    }
   } else {
     TRY(place(arena, Term::logits, "all ranks' logits", buffers.all_logits));
   }
@@ -125,12 +134,16 @@ Status Engine::prepare_device(const EngineParts& parts) {
   device_kv_ = TRY(DeviceKv::reserve(*device, cache_->block_bytes(), parts.kv_blocks_max));
   cache_->data = device_kv_->data();
   cache_->has_null_block = true;
-  const bool records = parts.backend->can_record() && parts.collective->size() == 1;
+  const bool is_alone = parts.collective->size() == 1;
+  const bool records =
+      parts.backend->can_record() && (is_alone || parts.collective->is_on_device());
   const std::int64_t largest =
       records
           ? std::min({parts.recorded_rows_max, parts.limits.rows_max, parts.limits.logit_rows_max})
           : 0;
   if (largest > 0) {
+    // The ranks' first steps, which wait for each other on their devices.
+    if (!is_alone) TRY(parts.collective->await_peers(kLoadSkewMax));
     recorder_ = TRY(StepRecorder::create({.backend = parts.backend,
                                           .decoder = decoder_.get(),
                                           .cache = cache_.get(),

@@ -107,7 +107,10 @@ StepRunner& Rank::engine() {
 }
 
 std::string Rank::description() const {
-  return simulated_ != nullptr ? simulated_->description() : setup_.backend->description();
+  if (simulated_ != nullptr) return simulated_->description();
+  const std::string device = setup_.backend->description();
+  if (!setup_.collective->is_on_device()) return device;
+  return device + ", adds up by " + std::string(setup_.collective->name());
 }
 
 // Every figure of the arena is exact; the rest of the process (heap, stacks, libraries) is what the
@@ -158,6 +161,7 @@ Measured Rank::measure_device(DeviceMemory& device) const {
   measured.terms[term_name(Term::context)] = *setup_.context;
   for (const Term term : kArenaTerms) measured.terms[term_name(term)] = arena_.held(term);
   measured.terms[term_name(Term::graphs)] = engine_->recording_bytes();
+  if (setup_.shared_memory > 0) measured.terms[term_name(Term::collective)] = setup_.shared_memory;
   const Bytes block = engine_->cache().block_bytes();
   measured.kv_committed = engine_->cache().blocks * block;
   measured.kv_touched = engine_->kv_blocks_touched() * block;

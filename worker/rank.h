@@ -51,7 +51,8 @@ class Rank {
     std::int64_t recorded_rows_max = 0;  // decode batches that are recorded, where that can be
     std::unique_ptr<Backend> backend;
     std::unique_ptr<Collective> collective = {};
-    Bytes shared_memory = 0;  // its part of what the replica's ranks share
+    // Its part of what the replica's ranks share, of the memory that is planned for it.
+    Bytes shared_memory = 0;
     // Of a rank on a GPU: what its context and modules took.
     std::optional<Bytes> context = {};
     std::optional<Simulated> simulated = {};

@@ -16,6 +16,8 @@ namespace {
 
 // Any but 0 and 1 is a random order of CUDA threads.
 constexpr std::uint64_t kExecutorSeed = 2;
+// Kernels that wait for other ranks give up by themselves, before this.
+constexpr Duration kSpinDeadline = seconds(120);
 
 // As NVML says it, which makes no context.
 std::optional<Bytes> free_without_context(const std::string& uuid) {
@@ -33,8 +35,11 @@ Result<RankBackend> make_gpu_backend(const std::string& uuid) {
                                      .modules = cuda::cuda_modules(),
                                      .architectures = std::string(cuda::cuda_architectures())}));
   const DeviceMemory::State now = TRY(runtime->memory());
-  return RankBackend{.backend = make_cuda_backend(std::move(runtime)),
-                     .context = std::max<Bytes>(0, before.value_or(now.total) - now.free)};
+  RankBackend made{.backend = nullptr,
+                   .context = std::max<Bytes>(0, before.value_or(now.total) - now.free),
+                   .runtime = runtime.get()};
+  made.backend = make_cuda_backend(std::move(runtime));
+  return made;
 }
 
 }  // namespace
@@ -42,8 +47,11 @@ Result<RankBackend> make_gpu_backend(const std::string& uuid) {
 Result<RankBackend> make_rank_backend(const LaunchedRank& launched) {
   if (launched.plan.device >= 0) return make_gpu_backend(launched.plan.device_uuid);
   if (launched.on_host_cuda) {
-    return RankBackend{.backend = make_cuda_backend(cuda::make_host_runtime(
-                           {.memory = launched.plan.budget, .seed = kExecutorSeed}))};
+    auto runtime = cuda::make_host_runtime(
+        {.memory = launched.plan.budget, .seed = kExecutorSeed, .spin_deadline = kSpinDeadline});
+    RankBackend made{.backend = nullptr, .runtime = runtime.get()};
+    made.backend = make_cuda_backend(std::move(runtime));
+    return made;
   }
   return RankBackend{.backend = TRY(make_cpu_backend(launched.backend))};
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/device_runtime.h"
 #include "shared/base/result.h"
 #include "shared/base/units.h"
 #include "worker/worker_setup.h"
@@ -13,7 +14,8 @@ namespace plimsoll {
 
 struct RankBackend {
   std::unique_ptr<Backend> backend;
-  std::optional<Bytes> context = {};  // of a GPU: what the context and the kernels took of it
+  std::optional<Bytes> context = {};       // of a GPU: what the context and the kernels took of it
+  cuda::DeviceRuntime* runtime = nullptr;  // the backend's, where it has CUDA kernels
 };
 
 // Errors: the backend's; of a GPU the driver's.

@@ -20,7 +20,6 @@
 #include "shared/control/channel.h"
 #include "shared/machine/device_query.h"
 #include "shared/memory/step_message.h"
-#include "worker/collective/shm_collective.h"
 #include "worker/crash_handler.h"
 #include "worker/follower.h"
 #include "worker/leader.h"
@@ -28,6 +27,7 @@
 #include "worker/placement.h"
 #include "worker/rank.h"
 #include "worker/rank_backend.h"
+#include "worker/rank_collective.h"
 #include "worker/worker_setup.h"
 
 namespace plimsoll {
@@ -59,7 +59,8 @@ class Worker {
   template <typename T>
   Result<T> await(const char* what);
   Status load();
-  Status join_group(Rank::Setup& setup);
+  Status join_group(Rank::Setup& setup, cuda::DeviceRuntime* runtime);
+  Result<UniqueFd> receive_segment(Rank::Setup& setup);
   Status wait_for_weights();
   bool has_peers() const { return launched_.shards.ranks.size() > 1; }
   void mark(Activity activity) const;
@@ -86,6 +87,7 @@ class Worker {
   Hello hello_;
   std::optional<Message> state_said_;  // Loaded or Ready
   LaunchedRank launched_;
+  PeerFds peers_;  // as they come
   std::optional<SharedBlock> segment_memory_;
   std::optional<ReplicaSegment> segment_;
   std::optional<CrashHandler> crash_handler_;
@@ -173,7 +175,7 @@ Status Worker::load() {
                        .simulation = TRY(read_simulation(launched_.options.simulation)),
                        .kv_blocks = launched_.kv_blocks,
                        .pause = [this](Duration duration) { pause(duration); }};
-    TRY(join_group(setup));
+    TRY(join_group(setup, nullptr));
     rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
     return {};
   }
@@ -187,7 +189,7 @@ Status Worker::load() {
   RankBackend made = TRY(make_rank_backend(launched_));
   setup.backend = std::move(made.backend);
   setup.context = made.context;
-  TRY(join_group(setup));
+  TRY(join_group(setup, made.runtime));
   rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
   return {};
 }
@@ -202,20 +204,27 @@ Status Worker::wait_for_weights() {
   return check_group();
 }
 
-Status Worker::join_group(Rank::Setup& setup) {
-  TaggedFd received = TRY_CONTEXT("get the ranks' shared segment: ",
-                                  receive_descriptor(arguments_.parent_fd, kDescriptorDeadline));
-  if (received.tag == "weights") {
-    setup.kept_weights = {.block = std::move(received.fd),
-                          .wait = [this] { return wait_for_weights(); }};
-    received = TRY_CONTEXT("get the ranks' shared segment: ",
-                           receive_descriptor(arguments_.parent_fd, kDescriptorDeadline));
+// What comes before it is kept: weights, and a socket to each peer in rank order.
+Result<UniqueFd> Worker::receive_segment(Rank::Setup& setup) {
+  while (true) {
+    TaggedFd received = TRY_CONTEXT("get the ranks' shared segment: ",
+                                    receive_descriptor(arguments_.parent_fd, kDescriptorDeadline));
+    if (received.tag == "segment") return std::move(received.fd);
+    if (received.tag == "weights") {
+      setup.kept_weights = {.block = std::move(received.fd),
+                            .wait = [this] { return wait_for_weights(); }};
+    } else if (received.tag == "peer") {
+      peers_.push_back(std::move(received.fd));
+    } else {
+      return internal_error(
+          fmt::format("expected the descriptor 'segment' and got '{}'", received.tag));
+    }
   }
-  if (received.tag != "segment") {
-    return internal_error(
-        fmt::format("expected the descriptor 'segment' and got '{}'", received.tag));
-  }
-  segment_memory_ = TRY(SharedBlock::map(std::move(received.fd), 1));
+}
+
+Status Worker::join_group(Rank::Setup& setup, cuda::DeviceRuntime* runtime) {
+  UniqueFd segment = TRY(receive_segment(setup));
+  segment_memory_ = TRY(SharedBlock::map(std::move(segment), 1));
   segment_ = TRY(ReplicaSegment::attach(segment_memory_->bytes()));
   if (segment_->ranks() != static_cast<int>(launched_.shards.ranks.size())) {
     return internal_error(fmt::format("the shared segment is for {} ranks and the plan has {}",
@@ -227,16 +236,14 @@ Status Worker::join_group(Rank::Setup& setup) {
   }
   TRY(segment_->hold_life(static_cast<int>(arguments_.rank)));
   mark(Activity::loading);
-  if (!has_peers()) {
-    setup.collective = make_single_collective();
-    return {};
-  }
-  setup.shared_memory = ceil_div(std::ssize(segment_memory_->bytes()),
-                                 static_cast<Bytes>(launched_.shards.ranks.size()));
-  ShmCollectiveOptions options;
-  options.rank = static_cast<int>(arguments_.rank);
-  options.spin = launched_.backend.spin;
-  setup.collective = TRY(make_shm_collective(*segment_, options));
+  RankCollective made = TRY(make_rank_collective({.launched = &launched_,
+                                                  .segment = *segment_,
+                                                  .segment_memory = segment_memory_->bytes(),
+                                                  .rank = static_cast<int>(arguments_.rank),
+                                                  .sockets = std::move(peers_),
+                                                  .runtime = runtime}));
+  setup.collective = std::move(made.collective);
+  setup.shared_memory = made.memory;
   return {};
 }
 

@@ -65,6 +65,89 @@ DEVICE float bfloat16_to_float(std::uint16_t bits) {
   return __uint_as_float(static_cast<unsigned>(bits) << 16U);
 }
 
+// Of memory that other devices and the host see: what was written before a release by whoever
+// stored the value is seen after the acquire that loads it.
+DEVICE std::uint64_t load_acquire(const std::uint64_t* from) {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+#elif !defined(__CUDACC__)
+  return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+#else
+  return *from;
+#endif
+}
+
+DEVICE void store_release(std::uint64_t* to, std::uint64_t value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+#elif !defined(__CUDACC__)
+  __atomic_store_n(to, value, __ATOMIC_RELEASE);
+#else
+  *to = value;
+#endif
+}
+
+// One word, whole; it orders nothing.
+DEVICE std::uint32_t load_relaxed(const std::uint32_t* from) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t value;
+  asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+#elif !defined(__CUDACC__)
+  return __atomic_load_n(from, __ATOMIC_RELAXED);
+#else
+  return *from;
+#endif
+}
+
+DEVICE void store_relaxed(std::uint32_t* to, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+#elif !defined(__CUDACC__)
+  __atomic_store_n(to, value, __ATOMIC_RELAXED);
+#else
+  *to = value;
+#endif
+}
+
+// Between blocks of this device: what the others did before theirs is seen after it.
+DEVICE std::uint32_t add_in_turn(std::uint32_t* to, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t before;
+  asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(to), "r"(value)
+               : "memory");
+  return before;
+#elif !defined(__CUDACC__)
+  return __atomic_fetch_add(to, value, __ATOMIC_ACQ_REL);
+#else
+  return *to + value;
+#endif
+}
+
+// In a loop that waits for a peer.
+DEVICE void spin_pause() {
+#if !defined(__CUDACC__)
+  host_cuda::spin_pause({__FILE__, __LINE__, "spin"});
+#endif
+}
+
+// Of a clock that goes on.
+DEVICE std::uint64_t nanoseconds() {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t value;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
+  return value;
+#elif !defined(__CUDACC__)
+  return host_cuda::nanoseconds();
+#else
+  return 0;
+#endif
+}
+
 // The sum over the warp, on every lane; always in the same order.
 template <typename T>
 DEVICE T warp_sum(T value) {

@@ -17,6 +17,7 @@
 #include "kernels/cuda/kernel_arguments.h"
 #include "kernels/cuda/kernel_list.h"
 #include "shared/base/result.h"
+#include "shared/base/unique_fd.h"
 #include "shared/base/units.h"
 
 namespace plimsoll::cuda {
@@ -56,6 +57,20 @@ class DeviceRuntime {
   virtual Status map(std::span<std::byte> part, const std::string& purpose) = 0;
   // Of device memory, where it is this process's.
   virtual std::vector<std::span<const std::byte>> host_maps() const { return {}; }
+
+  // Device memory that other processes may open by its handle, and another process's; as long-lived
+  // as allocate()'s. Errors: a device that cannot share it, or does not reach what another one has.
+  struct SharedMemory {
+    std::span<std::byte> memory;
+    UniqueFd handle;
+  };
+  virtual Result<SharedMemory> allocate_shared(Bytes bytes, const std::string& purpose) = 0;
+  // REQUIRES: of as many bytes as were allocated.
+  virtual Result<std::span<std::byte>> open_shared(UniqueFd handle, Bytes bytes,
+                                                   const std::string& purpose) = 0;
+  // Whole pages of this process's memory, as the device sees them until the runtime ends.
+  virtual Result<std::span<std::byte>> show_host(std::span<std::byte> memory,
+                                                 const std::string& purpose) = 0;
 
   virtual void copy_in(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::size_t bytes) = 0;

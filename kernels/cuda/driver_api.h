@@ -56,6 +56,7 @@ constexpr CuResult kCuNoDevice = 100;
 constexpr CuResult kCuInvalidDevice = 101;
 constexpr CuResult kCuNoBinaryForGpu = 209;
 constexpr CuResult kCuUnsupportedPtx = 222;
+constexpr CuResult kCuPeerUnsupported = 217;
 constexpr CuResult kCuNotFound = 500;
 constexpr CuResult kCuIllegalAddress = 700;
 constexpr CuResult kCuSystemNotReady = 802;
@@ -71,6 +72,8 @@ constexpr int kCuFunctionDynamicShared = 8;
 constexpr unsigned kCuStreamNonBlocking = 1;
 constexpr int kCuCaptureThreadLocal = 1;
 constexpr int kCuAllocationPinned = 1;
+constexpr int kCuHandleDescriptor = 1;  // POSIX
+constexpr unsigned kCuHostMapped = 2;
 constexpr int kCuLocationDevice = 1;
 constexpr int kCuReadWrite = 3;
 constexpr int kCuGranularityMinimum = 0;
@@ -122,6 +125,12 @@ constexpr int kCuGranularityMinimum = 0;
                                  std::size_t count))                                            \
   X(granularity, cuMemGetAllocationGranularity, (std::size_t*, const CuAllocationProperties*,   \
                                                  int option))                                   \
+  X(export_memory, cuMemExportToShareableHandle, (void* handle, CuMemory, int type,             \
+                                                  unsigned long long flags))                    \
+  X(import_memory, cuMemImportFromShareableHandle, (CuMemory*, void* handle, int type))         \
+  X(register_host, cuMemHostRegister_v2, (void*, std::size_t bytes, unsigned flags))            \
+  X(unregister_host, cuMemHostUnregister, (void*))                                              \
+  X(host_address, cuMemHostGetDevicePointer_v2, (CuPointer*, void*, unsigned flags))            \
   X(begin_capture, cuStreamBeginCapture_v2, (CuStream, int mode))                               \
   X(end_capture, cuStreamEndCapture, (CuStream, CuGraph*))                                      \
   X(instantiate, cuGraphInstantiateWithFlags, (CuGraphExec*, CuGraph, unsigned long long flags))\

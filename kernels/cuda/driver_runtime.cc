@@ -52,6 +52,11 @@ class DriverRuntime final : public DeviceRuntime {
   Bytes granule() const override { return granule_; }
   Result<std::span<std::byte>> reserve(Bytes bytes, const std::string& purpose) override;
   Status map(std::span<std::byte> part, const std::string& purpose) override;
+  Result<SharedMemory> allocate_shared(Bytes bytes, const std::string& purpose) override;
+  Result<std::span<std::byte>> open_shared(UniqueFd handle, Bytes bytes,
+                                           const std::string& purpose) override;
+  Result<std::span<std::byte>> show_host(std::span<std::byte> memory,
+                                         const std::string& purpose) override;
   void copy_in(void* device, const void* host, std::size_t bytes) override;
   void copy_out(void* host, const void* device, std::size_t bytes) override;
   void launch_bytes(Kernel kernel, const LaunchShape& shape,
@@ -72,6 +77,9 @@ class DriverRuntime final : public DeviceRuntime {
   Status load_modules(const DriverRuntimeOptions& options);
   Status find_kernel(std::size_t index);
   CuAllocationProperties properties() const;
+  // Puts memory behind reserved addresses, and gives the handle up: the map keeps the memory alive.
+  Status map_memory(CuPointer begin, std::size_t bytes, CuMemory memory,
+                    const std::string& attempted);
   Status check(CuResult result, const std::string& attempted) const {
     return library_.check(result, attempted + " on " + name_);
   }
@@ -91,6 +99,7 @@ class DriverRuntime final : public DeviceRuntime {
   int shared_bytes_max_ = 0;
   std::vector<CuPointer> memory_;
   std::vector<void*> host_memory_;
+  std::vector<void*> shown_;
   std::vector<Range> reserved_;
   std::vector<Range> mapped_;
   std::vector<CuGraphExec> recordings_;
@@ -200,6 +209,7 @@ DriverRuntime::~DriverRuntime() {
   for (const Range& range : mapped_) (void)api_.unmap(range.begin, range.bytes);
   for (const Range& range : reserved_) (void)api_.free_reserved(range.begin, range.bytes);
   for (CuPointer memory : memory_) (void)api_.free(memory);
+  for (void* memory : shown_) (void)api_.unregister_host(memory);
   for (void* memory : host_memory_) (void)api_.free_host(memory);
   if (stream_ != nullptr) (void)api_.destroy_stream(stream_);
   for (CuModule module : modules_) (void)api_.unload_module(module);
@@ -262,16 +272,63 @@ Status DriverRuntime::map(std::span<std::byte> part, const std::string& purpose)
   CuMemory memory = 0;
   TRY(check(api_.create_memory(&memory, whole, &wanted, 0), attempted));
   const CuPointer begin = pointer(part.data());
-  const Status mapped = check(api_.map(begin, whole, 0, memory, 0), attempted);
-  // The map keeps the memory alive.
-  const Status released = check(api_.release_memory(memory), attempted);
-  TRY(mapped);
-  mapped_.push_back({begin, whole});
-  TRY(released);
-  const CuAccess access{.location = wanted.location, .flags = kCuReadWrite};
-  TRY(check(api_.set_access(begin, whole, &access, 1), attempted));
+  TRY(map_memory(begin, whole, memory, attempted));
   TRY(check(api_.fill(begin, 0, whole, stream_), attempted));
   return synchronize();
+}
+
+Status DriverRuntime::map_memory(CuPointer begin, std::size_t bytes, CuMemory memory,
+                                 const std::string& attempted) {
+  const Status mapped = check(api_.map(begin, bytes, 0, memory, 0), attempted);
+  const Status released = check(api_.release_memory(memory), attempted);
+  TRY(mapped);
+  mapped_.push_back({begin, bytes});
+  TRY(released);
+  const CuAccess access{.location = properties().location, .flags = kCuReadWrite};
+  return check(api_.set_access(begin, bytes, &access, 1), attempted);
+}
+
+Result<DeviceRuntime::SharedMemory> DriverRuntime::allocate_shared(Bytes bytes,
+                                                                   const std::string& purpose) {
+  const std::span<std::byte> place = TRY(reserve(bytes, purpose));
+  const std::string attempted = "share " + format_bytes(std::ssize(place)) + " for " + purpose;
+  CuAllocationProperties wanted = properties();
+  wanted.handle_types = kCuHandleDescriptor;
+  CuMemory memory = 0;
+  TRY(check(api_.create_memory(&memory, place.size(), &wanted, 0), attempted));
+  int descriptor = -1;
+  const Status exported =
+      check(api_.export_memory(&descriptor, memory, kCuHandleDescriptor, 0), attempted);
+  UniqueFd handle(exported ? descriptor : -1);
+  TRY(map_memory(pointer(place.data()), place.size(), memory, attempted));
+  TRY(exported);
+  TRY(check(api_.fill(pointer(place.data()), 0, place.size(), stream_), attempted));
+  TRY(synchronize());
+  return SharedMemory{place.first(size(bytes)), std::move(handle)};
+}
+
+Result<std::span<std::byte>> DriverRuntime::open_shared(UniqueFd handle, Bytes bytes,
+                                                        const std::string& purpose) {
+  const std::span<std::byte> place = TRY(reserve(bytes, purpose));
+  const std::string attempted = "open " + purpose;
+  CuMemory memory = 0;
+  // The driver takes the number itself in place of an address, and does not keep the descriptor.
+  auto* number = reinterpret_cast<void*>(  // NOLINT(performance-no-int-to-ptr)
+      static_cast<std::uintptr_t>(handle.get()));
+  TRY(check(api_.import_memory(&memory, number, kCuHandleDescriptor), attempted));
+  TRY(map_memory(pointer(place.data()), place.size(), memory,
+                 attempted + " (is it on a GPU that this one can reach?)"));
+  return place.first(size(bytes));
+}
+
+Result<std::span<std::byte>> DriverRuntime::show_host(std::span<std::byte> memory,
+                                                      const std::string& purpose) {
+  const std::string attempted = "let kernels see " + purpose;
+  TRY(check(api_.register_host(memory.data(), memory.size(), kCuHostMapped), attempted));
+  shown_.push_back(memory.data());
+  CuPointer seen = 0;
+  TRY(check(api_.host_address(&seen, memory.data(), 0), attempted));
+  return std::span(address(seen), memory.size());
 }
 
 void DriverRuntime::note(CuResult result, const char* attempted) {

@@ -7,9 +7,11 @@
 #include <variant>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "shared/base/check.h"
+#include "shared/base/shared_block.h"
 
 namespace plimsoll::cuda {
 
@@ -59,7 +61,8 @@ constexpr Bytes kGranule = 64 * kKiB;
 class HostRuntime final : public DeviceRuntime {
  public:
   explicit HostRuntime(const HostRuntimeOptions& options)
-      : options_(options), executor_({.seed = options.seed}) {}
+      : options_(options),
+        executor_({.seed = options.seed, .spin_deadline = options.spin_deadline}) {}
 
   std::string description() const override {
     return "the host executor (seed " + std::to_string(options_.seed) + ")";
@@ -97,6 +100,26 @@ class HostRuntime final : public DeviceRuntime {
     device_maps_.push_back(part);
     taken_ += bytes;
     return {};
+  }
+
+  Result<SharedMemory> allocate_shared(Bytes bytes, const std::string& purpose) override {
+    TRY(check_room(bytes, purpose));
+    SharedBlock block = TRY(SharedBlock::create(purpose, bytes));
+    UniqueFd handle(::fcntl(block.fd(), F_DUPFD_CLOEXEC, 0));
+    if (!handle) {
+      return Error{Code::unavailable, "share memory for " + purpose + ": " + std::strerror(errno)};
+    }
+    taken_ += bytes;
+    shared_.push_back(std::move(block));
+    return SharedMemory{shared_.back().bytes(), std::move(handle)};
+  }
+  Result<std::span<std::byte>> open_shared(UniqueFd handle, Bytes bytes,
+                                           const std::string&) override {
+    shared_.push_back(TRY(SharedBlock::map(std::move(handle), bytes)));
+    return shared_.back().bytes();
+  }
+  Result<std::span<std::byte>> show_host(std::span<std::byte> memory, const std::string&) override {
+    return memory;
   }
 
   void copy_in(void* device, const void* host, std::size_t bytes) override {
@@ -183,6 +206,7 @@ class HostRuntime final : public DeviceRuntime {
   HostRuntimeOptions options_;
   host_cuda::Executor executor_;
   std::vector<Memory> memory_;
+  std::vector<SharedBlock> shared_;
   std::vector<std::span<const std::byte>> device_maps_;
   Bytes taken_ = 0;
   std::vector<Item> queue_;
@@ -199,7 +223,8 @@ host_cuda::Grid host_grid(Kernel kernel, const LaunchShape& shape, const void* a
           .arguments = arguments,
           .grid = {shape.grid.x, shape.grid.y, shape.grid.z},
           .block = {shape.block.x, shape.block.y, shape.block.z},
-          .shared_bytes = shape.shared_bytes};
+          .shared_bytes = shape.shared_bytes,
+          .is_resident = waits_for_peers(kernel)};
 }
 
 std::unique_ptr<DeviceRuntime> make_host_runtime(const HostRuntimeOptions& options) {

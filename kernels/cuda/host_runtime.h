@@ -15,6 +15,8 @@ namespace plimsoll::cuda {
 struct HostRuntimeOptions {
   Bytes memory = 0;        // that allocate() gives in all
   std::uint64_t seed = 0;  // of the order of threads and blocks
+  // Where threads do nothing but spin; longer than kernels that wait for other processes do.
+  Duration spin_deadline = seconds(5);
 };
 
 std::unique_ptr<DeviceRuntime> make_host_runtime(const HostRuntimeOptions& options);

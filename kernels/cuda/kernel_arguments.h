@@ -155,4 +155,34 @@ struct MergeArguments {
   std::int64_t out_stride;
 };
 
+// What each rank of a group that adds up over its peers' memory is given (ipc_protocol.cuh).
+constexpr int kIpcRanksMax = 8;
+constexpr int kIpcBlocksMax = 16;
+
+// A rank's own, in its device's memory; zeroed before the first call.
+struct IpcState {
+  std::uint64_t epoch;       // of the last call that ended
+  std::uint32_t arrived;     // blocks that have ended this call
+  std::uint32_t has_failed;  // for good: later calls do nothing
+};
+
+struct IpcGroup {
+  std::int32_t rank;
+  std::int32_t ranks;
+  unsigned char* buffers[kIpcRanksMax];  // of each rank, as this rank's device sees them
+  std::int64_t half_bytes;               // of each of a buffer's halves
+  IpcState* state;
+  const std::uint32_t* abort_word;  // of the host; not 0: leave
+  std::uint64_t* fault;             // of the host: an IpcFault of a call that could not end, or 0
+  std::uint64_t deadline_ns;        // for a peer to come
+};
+
+// accumulate += the sum over ranks of partial.
+struct AllReduceArguments {
+  IpcGroup group;
+  const double* partial;
+  float* accumulate;
+  std::int64_t pairs;  // of elements
+};
+
 }  // namespace plimsoll::cuda

@@ -30,7 +30,10 @@
   X(attention_64, AttentionArguments)                         \
   X(attention_128, AttentionArguments)                        \
   X(attention_256, AttentionArguments)                        \
-  X(attention_merge, MergeArguments)
+  X(attention_merge, MergeArguments)                          \
+  X(all_reduce_one_shot, AllReduceArguments)                  \
+  X(all_reduce_two_shot, AllReduceArguments)                  \
+  X(all_reduce_staged, AllReduceArguments)
 // clang-format on
 
 namespace plimsoll::cuda {
@@ -47,6 +50,11 @@ inline constexpr const char* kKernelNames[] = {
 #undef PLIMSOLL_ROW
 };
 inline constexpr std::size_t kKernelCount = sizeof(kKernelNames) / sizeof(kKernelNames[0]);
+
+// Whose blocks wait for those of other devices: all of a launch must run at once.
+constexpr bool waits_for_peers(Kernel kernel) {
+  return kernel >= Kernel::all_reduce_one_shot && kernel <= Kernel::all_reduce_staged;
+}
 
 inline const char* kernel_name(Kernel kernel) {
   return kKernelNames[static_cast<std::size_t>(kernel)];

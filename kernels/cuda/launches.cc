@@ -97,4 +97,44 @@ bool splits_attention(std::int64_t tokens, std::int64_t splits_max) {
   return splits_max > 1 && tokens * splits_max <= kPartialsMax;
 }
 
+namespace {
+
+// Published, of two-byte sums; what counts is bytes on the wire, and ours are of eight. NVLink:
+// vLLM's table. PCIe: FlashInfer's, which never lets four ranks write to each other at once.
+std::int64_t one_shot_bytes_max(const ReduceSize& size) {
+  constexpr std::int64_t kAny = std::int64_t{1} << 60U;
+  if (size.ranks == 2) return kAny;
+  if (size.link == PeerLink::nvlink) return size.ranks <= 4 ? 512 * kKiB : 256 * kKiB;
+  return size.ranks == 4 ? 0 : 32 * kKiB;
+}
+
+// More blocks make PCIe slower.
+std::int64_t reduce_blocks(const ReduceSize& size, Bytes bytes) {
+  if (size.link == PeerLink::pcie) return std::clamp<std::int64_t>(bytes / (256 * kKiB), 1, 4);
+  return std::clamp<std::int64_t>(bytes / (16 * kKiB), 1, kIpcBlocksMax);
+}
+
+constexpr std::int64_t kReduceThreadsMax = 512;
+
+}  // namespace
+
+ChosenReduce choose_all_reduce(const ReduceSize& size) {
+  CHECK(size.ranks >= 2 && size.ranks <= kIpcRanksMax);
+  const Bytes bytes = size.pairs * static_cast<Bytes>(sizeof(Pair));
+  const bool is_small = bytes <= one_shot_bytes_max(size);
+  const ReduceKind kind = is_small                        ? ReduceKind::one_shot
+                          : size.link == PeerLink::nvlink ? ReduceKind::two_shot
+                                                          : ReduceKind::staged;
+  ChosenReduce chosen;
+  chosen.kernel = kind == ReduceKind::one_shot   ? Kernel::all_reduce_one_shot
+                  : kind == ReduceKind::two_shot ? Kernel::all_reduce_two_shot
+                                                 : Kernel::all_reduce_staged;
+  chosen.pairs = std::min(size.pairs, pairs_max(kind, size.ranks, size.half_bytes));
+  const std::int64_t blocks = reduce_blocks(size, chosen.pairs * static_cast<Bytes>(sizeof(Pair)));
+  chosen.shape.grid.x = grid_size(blocks);
+  chosen.shape.block.x = grid_size(std::clamp<std::int64_t>(
+      round_up(ceil_div(chosen.pairs, blocks), 32), 32, kReduceThreadsMax));
+  return chosen;
+}
+
 }  // namespace plimsoll::cuda

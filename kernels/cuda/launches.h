@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device_runtime.h"
+#include "kernels/cuda/ipc_layout.cuh"
 #include "kernels/cuda/kernel_arguments.h"
 
 namespace plimsoll::cuda {
@@ -33,5 +34,26 @@ ChosenKernel choose_attention(const AttentionSize& size);
 bool splits_attention(std::int64_t tokens, std::int64_t splits_max);
 // Pairs of token and split that partial results are kept for.
 constexpr std::int64_t kPartialsMax = 1024;
+
+// --- all-reduce over peers' memory ---
+
+enum class PeerLink {
+  nvlink,
+  pcie,  // and the host executor
+};
+
+struct ReduceSize {
+  int ranks = 2;
+  std::int64_t pairs = 0;  // of elements, of the whole message
+  std::int64_t half_bytes = 0;
+  PeerLink link = PeerLink::pcie;
+};
+struct ChosenReduce {
+  Kernel kernel = Kernel::all_reduce_one_shot;
+  LaunchShape shape;
+  std::int64_t pairs = 0;  // of one launch; longer messages take several
+};
+// The same on every rank, or they wait for each other for ever.
+ChosenReduce choose_all_reduce(const ReduceSize& size);
 
 }  // namespace plimsoll::cuda

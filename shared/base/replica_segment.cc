@@ -239,6 +239,10 @@ std::span<float> ReplicaSegment::slot(int rank, std::uint32_t round) const {
   return {reinterpret_cast<float*>(slot), static_cast<std::size_t>(shape_.slot_floats)};
 }
 
+const std::atomic<std::uint32_t>& ReplicaSegment::abort_word() const {
+  return header(base_)->abort_state;
+}
+
 bool ReplicaSegment::aborted() const {
   return header(base_)->abort_state.load(std::memory_order_acquire) >= aborted_with_reason;
 }

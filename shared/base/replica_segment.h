@@ -109,6 +109,8 @@ class ReplicaSegment {
   std::span<float> slot(int rank, std::uint32_t round) const;
 
   bool aborted() const;
+  // For who cannot call: 0 for as long as nobody has begun to abort.
+  const std::atomic<std::uint32_t>& abort_word() const;
   std::string abort_reason() const;  // "" when not aborted
   // Ends the group's work: every call of every rank fails with this reason from now on, and
   // sleepers wake. Any process that maps the segment may call, from a signal handler too; the first

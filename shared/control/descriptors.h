@@ -15,7 +15,9 @@ namespace plimsoll {
 constexpr int kParentFd = 3;
 
 struct TaggedFd {
-  // "segment" (memory that a replica's ranks share), "weights" (a SealedBlock), "listener"
+  // "segment" (memory that a replica's ranks share), "peer" (a socket to another rank; they come in
+  // rank order), "buffer" (over such a socket: device memory), "weights" (a SealedBlock),
+  // "listener"
   std::string tag;
   UniqueFd fd;
 };

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/memory/collective_bytes.h"
 #include "shared/memory/graph_sizes.h"
 
 namespace plimsoll {
@@ -172,6 +173,10 @@ Bytes tables_bytes(const DeviceTermInputs& in) {
 std::string collective_formula(const DeviceTermInputs& in) {
   const DeviceSetting& setting = in.setting;
   if (setting.tp == 1 && setting.ep == 1) return "one rank: nothing to exchange";
+  if (in.rank.on_cuda) {
+    return fmt::format("{} for the peers' sums + {} for its state", format_bytes(kIpcBytes),
+                       format_bytes(kDeviceGranule));
+  }
   std::string text =
       fmt::format("NCCL over {}: {} channels x {} connections x 12 MiB",
                   device_link_name(setting.link), channels(setting), connections(setting));
@@ -322,6 +327,7 @@ TermBytes device_term_bytes(const DeviceTermInputs& in) {
       if (is_of_kernels(in, term)) bytes[term] = round_up(own[term], kDeviceGranule);
     }
     bytes[Term::weights] = round_up(in.rank.weights, kDeviceGranule);
+    bytes[Term::collective] = in.setting.tp > 1 ? kIpcBytes + kDeviceGranule : 0;
     bytes[Term::graphs] += null_block_bytes(kernel_inputs(in), kDeviceGranule);
   }
   return bytes;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/replica_segment.h"
+#include "shared/memory/collective_bytes.h"
 #include "shared/model/head_limits.h"
 
 namespace plimsoll {
@@ -132,7 +133,7 @@ std::string workspace_formula(const TermInputs& in) {
 std::string logits_formula(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const std::int64_t own = in.rank.shard.vocab.size();
-  if (in.tp == 1 || !in.rank.leader) {
+  if (in.tp == 1 || !in.rank.leader || in.rank.on_cuda) {
     return fmt::format("{} rows x ({} inputs + {}) x 4 B", rows, grouped(in.model.hidden),
                        grouped(own));
   }
@@ -142,9 +143,11 @@ std::string logits_formula(const TermInputs& in) {
 
 std::string collective_formula(const TermInputs& in) {
   if (in.tp == 1) return "one rank: nothing to exchange";
-  return fmt::format("({} ranks x 2 slots x {} + {} ring and its lines) / {} ranks", in.tp,
+  const std::string buffer =
+      in.rank.on_cuda ? fmt::format(" + {} for the peers' sums", format_bytes(kHostIpcBytes)) : "";
+  return fmt::format("({} ranks x 2 slots x {} + {} ring and its lines) / {} ranks{}", in.tp,
                      format_bytes(kSlotFloatsDefault * kFloat), format_bytes(kStepRingBytesDefault),
-                     in.tp);
+                     in.tp, buffer);
 }
 
 Bytes bare_process_bytes(const TermInputs& in) {
@@ -156,7 +159,8 @@ Bytes bare_process_bytes(const TermInputs& in) {
 Bytes cuda_host_bytes(const TermInputs& in) {
   return kCudaUploadBytes +
          aligned(in.step.step_tokens_max * kCudaTokenBytes + cuda_table_entries(in) * 4) +
-         floats(in.step.logit_rows_max, in.model.vocab);
+         floats(in.step.logit_rows_max, in.model.vocab) +
+         (in.tp > 1 ? floats(in.step.logit_rows_max, in.rank.shard.vocab.size()) : 0);
 }
 
 std::string process_formula(const TermInputs& in) {
@@ -194,14 +198,15 @@ Bytes workspace_bytes(const TermInputs& in) {
 Bytes logits_bytes(const TermInputs& in) {
   const std::int64_t rows = in.step.logit_rows_max;
   const Bytes own = floats(rows, in.model.hidden) + floats(rows, in.rank.shard.vocab.size());
-  const bool has_copy = in.rank.leader && in.tp > 1;
+  const bool has_copy = in.rank.leader && in.tp > 1 && !in.rank.on_cuda;
   return has_copy ? own + floats(rows, in.model.vocab) : own;
 }
 
 Bytes collective_bytes(const TermInputs& in) {
   if (in.tp == 1) return 0;
   const ReplicaSegmentShape shape{.ranks = static_cast<int>(in.tp)};
-  return aligned(ceil_div(replica_segment_bytes(shape), in.tp));
+  return aligned(ceil_div(replica_segment_bytes(shape), in.tp)) +
+         (in.rank.on_cuda ? kHostIpcBytes : 0);
 }
 
 Bytes process_bytes(const TermInputs& in) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "shared/machine/machine_file.h"
+#include "shared/memory/collective_bytes.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/model/packed_rank.h"
 #include "shared/model/weight_share.h"
@@ -385,10 +386,10 @@ Result<KvType> kv_type_of(const Machine& machine, const ModelSpec& model, const 
 }  // namespace
 
 Status check_cuda_options(const Options& options) {
-  if (options.tp > 1) {
-    return invalid(
-        "tp: ranks with CUDA kernels cannot add up over ranks yet; leave it 1, or use --devices "
-        "cpu");
+  if (options.tp > kIpcRanks) {
+    return invalid(fmt::format(
+        "tp: at most {} ranks with CUDA kernels add up; make it less, or use --devices cpu",
+        kIpcRanks));
   }
   if (options.kv_cache_dtype != "auto" && options.kv_cache_dtype != "f16") {
     return invalid(

@@ -143,7 +143,10 @@ CuResult cuDevicePrimaryCtxRetain(CuContext* context, CuDevice) {
   ENTER(enter("cuDevicePrimaryCtxRetain"));
   ENTER(take(kContextBytes));
   Device& on = device();
-  if (on.contexts++ == 0) on.executor.emplace(plimsoll::host_cuda::ExecutorOptions{.seed = kSeed});
+  if (on.contexts++ == 0) {
+    on.executor.emplace(plimsoll::host_cuda::ExecutorOptions{
+        .seed = kSeed, .resident = 1, .spin_deadline = kSpinDeadline});
+  }
   *context = reinterpret_cast<CuContext>(&on);
   return 0;
 }

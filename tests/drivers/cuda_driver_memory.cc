@@ -1,6 +1,10 @@
 // The part of cuda_driver.cc that gives, maps and copies memory.
 #include <cstdlib>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "tests/drivers/fake_cuda.h"
 
 namespace fake_cuda {
@@ -106,8 +110,55 @@ CuResult cuMemCreate(CuMemory* memory, std::size_t bytes, const CuAllocationProp
     return cuda::kCuInvalidValue;
   }
   ENTER(take(bytes));
+  Device::Created created{.bytes = bytes};
+  if (wanted->handle_types == cuda::kCuHandleDescriptor) {
+    created.descriptor = ::memfd_create("device memory", MFD_CLOEXEC);
+    if (created.descriptor < 0 || ::ftruncate(created.descriptor, static_cast<off_t>(bytes)) != 0) {
+      return cuda::kCuOutOfMemory;
+    }
+  }
   *memory = device().next_memory++;
-  device().created[*memory] = {bytes, false};
+  device().created[*memory] = created;
+  return 0;
+}
+
+CuResult cuMemExportToShareableHandle(void* handle, CuMemory memory, int type, unsigned long long) {
+  ENTER(enter_context("cuMemExportToShareableHandle"));
+  const auto found = device().created.find(memory);
+  if (found == device().created.end() || found->second.descriptor < 0 ||
+      type != cuda::kCuHandleDescriptor) {
+    return cuda::kCuInvalidValue;
+  }
+  *static_cast<int*>(handle) = ::fcntl(found->second.descriptor, F_DUPFD_CLOEXEC, 0);
+  return 0;
+}
+
+CuResult cuMemImportFromShareableHandle(CuMemory* memory, void* handle, int type) {
+  ENTER(enter_context("cuMemImportFromShareableHandle"));
+  if (type != cuda::kCuHandleDescriptor) return cuda::kCuInvalidValue;
+  const int own =
+      ::fcntl(static_cast<int>(reinterpret_cast<std::uintptr_t>(handle)), F_DUPFD_CLOEXEC, 0);
+  struct stat facts {};
+  if (own < 0 || ::fstat(own, &facts) != 0) return kInvalidHandle;
+  *memory = device().next_memory++;
+  device().created[*memory] = {.bytes = static_cast<std::size_t>(facts.st_size),
+                               .is_mapped = false,
+                               .descriptor = own,
+                               .is_foreign = true};
+  return 0;
+}
+
+CuResult cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
+  ENTER(enter_context("cuMemHostRegister_v2"));
+  const bool is_whole = reinterpret_cast<std::uintptr_t>(memory) % 4096 == 0 && bytes > 0;
+  return is_whole ? 0 : cuda::kCuInvalidValue;
+}
+
+CuResult cuMemHostUnregister(void*) { return enter_context("cuMemHostUnregister"); }
+
+CuResult cuMemHostGetDevicePointer_v2(CuPointer* seen, void* memory, unsigned) {
+  ENTER(enter_context("cuMemHostGetDevicePointer_v2"));
+  *seen = reinterpret_cast<CuPointer>(memory);
   return 0;
 }
 
@@ -115,7 +166,10 @@ CuResult cuMemRelease(CuMemory memory) {
   ENTER(enter_context("cuMemRelease"));
   const auto found = device().created.find(memory);
   if (found == device().created.end()) return kInvalidHandle;
-  if (!found->second.is_mapped) device().used -= found->second.bytes;
+  if (!found->second.is_mapped && !found->second.is_foreign) {
+    device().used -= found->second.bytes;
+  }
+  if (found->second.descriptor >= 0) ::close(found->second.descriptor);
   device().created.erase(found);
   return 0;
 }
@@ -130,7 +184,13 @@ CuResult cuMemMap(CuPointer begin, std::size_t bytes, std::size_t offset, CuMemo
   for (const auto& [start, length] : device().reserved) {
     const bool is_inside = begin >= start && begin + bytes <= start + length;
     if (!is_inside || is_there(begin, bytes)) continue;
+    const int shared = created->second.descriptor;
+    if (shared >= 0 &&
+        ::mmap(address(begin), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, shared, 0) == MAP_FAILED) {
+      return cuda::kCuOutOfMemory;
+    }
     device().mapped[begin] = bytes;
+    if (created->second.is_foreign) device().foreign[begin] = bytes;
     created->second.is_mapped = true;
     return 0;
   }
@@ -141,7 +201,7 @@ CuResult cuMemUnmap(CuPointer begin, std::size_t bytes) {
   ENTER(enter_context("cuMemUnmap"));
   const auto found = device().mapped.find(begin);
   if (found == device().mapped.end() || found->second != bytes) return cuda::kCuInvalidValue;
-  device().used -= bytes;
+  if (device().foreign.erase(begin) == 0) device().used -= bytes;
   device().mapped.erase(found);
   return 0;
 }

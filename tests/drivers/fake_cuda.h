@@ -69,9 +69,12 @@ struct Device {
   std::map<CuPointer, std::size_t> allocations;
   std::map<CuPointer, std::size_t> reserved;
   std::map<CuPointer, std::size_t> mapped;
+  std::map<CuPointer, std::size_t> foreign;  // of them, those of other processes
   struct Created {
     std::size_t bytes = 0;
     bool is_mapped = false;
+    int descriptor = -1;      // of memory that other processes may map
+    bool is_foreign = false;  // it is another's
   };
   std::map<cuda::CuMemory, Created> created;  // not released
   cuda::CuMemory next_memory = 1;
@@ -87,6 +90,9 @@ struct Device {
   CuResult fail_with = 0;
   int fail_after = 0;
 };
+
+// Kernels that wait for other processes give up by themselves, before this.
+constexpr plimsoll::Duration kSpinDeadline = plimsoll::seconds(120);
 
 inline Device& device() {
   static Device the_only;

@@ -43,10 +43,10 @@ class CudaHost(SystemTest):
     def test_what_it_cannot_do_is_refused_before_anything_starts(self):
         with tempfile.TemporaryDirectory() as folder:
             model = tiny_model(folder, seed=5)
-            server = Deployment(model, "--devices", "cuda:host", "--tp", 2)
+            server = Deployment(model, "--devices", "cuda:host", "--activations", "f32")
             server.launch()
             self.assertEqual(server.daemon.wait(20), 78)
-            self.assertIn("cannot add up over ranks", server.log())
+            self.assertIn("CUDA kernels take int8 activations", server.log())
             server.stop(check=True)
 
 

@@ -16,6 +16,8 @@ SMALL = ("--context-length", 256, "--max-running-requests", 4, "--chunked-prefil
 DRIVER = {"LD_LIBRARY_PATH": str(BUILD / "drivers")}
 SECOND_GPU = "GPU-01112131-4151-6171-8191-a1b1c1d1e1f1"
 GRANULE = 2 << 20  # in which the driver gives memory
+IPC_BUFFER = 24 << 20
+TOLERANCE = 0.2  # in logprobs: see cuda_host_test.py
 
 
 def has_kernels():
@@ -109,12 +111,26 @@ class Gpu(SystemTest):
             self.assertIn(words, server.log())
             server.stop(check=False)
 
-    def test_ranks_that_would_add_up_are_refused_before_anything_starts(self):
-        server = Deployment(self.model, "--devices", "cuda", "--tp", 2, environment=DRIVER)
-        server.launch()
-        self.assertEqual(server.daemon.wait(20 * SLOW), 78)
-        self.assertIn("cannot add up over ranks", server.log())
-        server.stop(check=True)
+    def test_two_ranks_add_up_over_each_others_memory_as_the_cpu_does(self):
+        with Deployment(self.model, *SMALL, "--cpu-path", "scalar") as server:
+            want = answers(server)
+        with Deployment(self.model, *SMALL, "--devices", "cuda:host", "--tp", 2) as server:
+            self.assertIn("adds up by ipc", str(server.status()))
+            on_host = answers(server)
+        for (want_text, want_values), (text, values) in zip(want, on_host):
+            self.assertEqual(text, want_text)
+            for a, b in zip(values, want_values):
+                self.assertAlmostEqual(a, b, delta=TOLERANCE)
+        with Deployment(self.model, *SMALL, "--devices", "cuda", "--tp", 2, environment=DRIVER) as server:
+            self.assertEqual(answers(server), on_host, "other bits through the driver")
+            ranks = server.workers()
+            for rank in ranks:
+                rows = {row["term"]: row for row in rank["memory"]["rows"]}
+                self.assertEqual(rows["collective"]["measured"], IPC_BUFFER + GRANULE)
+            os.kill(ranks[1]["pid"], signal.SIGKILL)
+            wait_until("other workers", lambda: server.workers()[1]["pid"] not in (0, ranks[1]["pid"]))
+            server.wait_serving()
+            self.assertEqual(answers(server), on_host)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,38 @@ TEST_P(CudaHost, AModelHasTheLogitsOfTheCpu) {
   RecordProperty("worst", std::to_string(worst));
 }
 
+TEST(CudaHostRanks, AddUpToTheLogitsOfTheCpuRecordedOrNot) {
+  const TempFolder folder;
+  TinyModel shape;
+  shape.hidden = 256;
+  shape.type = DType::q4_1;
+  const auto model = write_tiny_model(shape, folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  RankGroup cpu(options_for(*model, false));
+  const auto want = logits_of(cpu);
+  std::vector<std::vector<float>> first;
+  for (const std::int64_t recorded : {0, 2}) {
+    RankGroup::Options options = options_for(*model, false);
+    options.ranks = 2;
+    options.recorded_rows_max = recorded;
+    options.make_runtime = [] {
+      return cuda::make_host_runtime(
+          {.memory = 64 * kMiB, .seed = 2, .spin_deadline = seconds(120)});
+    };
+    RankGroup cuda(options);
+    EXPECT_EQ(cuda.rank(0).collective().name(), "ipc");
+    const auto got = logits_of(cuda);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t row = 0; row < want.size(); ++row) {
+      for (std::size_t i = 0; i < want[row].size(); ++i) {
+        ASSERT_NEAR(got[row][i], want[row][i], kTolerance) << "row " << row;
+      }
+    }
+    if (recorded == 0) first = got;
+    EXPECT_EQ(got, first) << "with recordings";
+  }
+}
+
 TEST(CudaHostStep, ASequenceHasTheSameLogitsWhateverElseIsInItsSteps) {
   const TempFolder folder;
   const auto model = write_tiny_model({}, folder.path());

@@ -1,11 +1,14 @@
 #include "tests/worker/rank_group.h"
 
-#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/cuda_backend.h"
+#include "shared/memory/collective_bytes.h"
 #include "shared/model/gguf.h"
+#include "tests/worker/collective/ipc_sockets.h"
+#include "worker/collective/ipc_collective.h"
 #include "worker/collective/shm_collective.h"
 #include "worker/graph/rope.h"
 
@@ -29,11 +32,52 @@ RankPlan exact_plan(const ModelSpec& spec, const ShardPlan& shards, int rank,
   return plan;
 }
 
+RankGroup::Thread::~Thread() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void RankGroup::Thread::begin(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    work_ = std::move(work);
+  }
+  changed_.notify_all();
+}
+
+void RankGroup::Thread::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return work_ == nullptr; });
+}
+
+void RankGroup::Thread::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return work_ != nullptr || ends_; });
+    if (work_ == nullptr) return;
+    lock.unlock();
+    work_();
+    lock.lock();
+    work_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+// Each on its thread: a device is its thread's.
+RankGroup::~RankGroup() {
+  on_all([this](int index) { ranks_[static_cast<std::size_t>(index)].reset(); });
+}
+
 void RankGroup::on_all(const std::function<void(int)>& work) {
-  std::vector<std::thread> threads;
-  for (int index = 1; index < size(); ++index) threads.emplace_back(work, index);
+  for (int index = 1; index < size(); ++index) {
+    threads_[static_cast<std::size_t>(index - 1)]->begin([&work, index] { work(index); });
+  }
   work(0);
-  for (std::thread& thread : threads) thread.join();
+  for (const auto& thread : threads_) thread->wait();
 }
 
 std::vector<std::vector<float>> RankGroup::run(const StepPlan& plan) {
@@ -65,9 +109,32 @@ void RankGroup::start() {
   const auto segment = init_replica_segment(memory_->bytes(), shape);
   ASSERT_TRUE(segment) << segment.error().message;
   segment_.emplace(*segment);
-  for (int index = 0; index < options_.ranks; ++index) {
-    ASSERT_NO_FATAL_FAILURE(start_rank(index, *spec, *shards));
+  sockets_ = connect_ranks(options_.ranks);
+  ranks_.resize(static_cast<std::size_t>(options_.ranks));
+  for (int index = 1; index < options_.ranks; ++index) {
+    threads_.push_back(std::make_unique<Thread>());
   }
+  on_all([&](int index) { start_rank(index, *spec, *shards); });
+  for (const auto& rank : ranks_) ASSERT_NE(rank, nullptr);
+}
+
+std::unique_ptr<Collective> RankGroup::make_collective(int index, cuda::DeviceRuntime* runtime) {
+  if (options_.ranks == 1) return make_single_collective();
+  ShmCollectiveOptions options;
+  options.rank = index;
+  auto collective = make_shm_collective(*segment_, options);
+  if (collective && runtime != nullptr) {
+    collective =
+        make_ipc_collective({.segment = *segment_,
+                             .segment_memory = memory_->bytes(),
+                             .rank = index,
+                             .host = std::move(*collective),
+                             .runtime = runtime,
+                             .sockets = std::move(sockets_[static_cast<std::size_t>(index)]),
+                             .buffer_bytes = kHostIpcBytes});
+  }
+  EXPECT_TRUE(collective) << collective.error().message;
+  return collective ? std::move(*collective) : nullptr;
 }
 
 void RankGroup::start_rank(int index, const ModelSpec& spec, const ShardPlan& shards) {
@@ -76,14 +143,14 @@ void RankGroup::start_rank(int index, const ModelSpec& spec, const ShardPlan& sh
   backend_options.spin = false;
   backend_options.path = options_.path;
   backend_options.activations = options_.activations;
-  auto backend =
-      options_.make_backend ? Result(options_.make_backend()) : make_cpu_backend(backend_options);
+  auto runtime = options_.make_runtime ? options_.make_runtime() : nullptr;
+  cuda::DeviceRuntime* const device = runtime.get();
+  auto backend = device != nullptr       ? Result(make_cuda_backend(std::move(runtime)))
+                 : options_.make_backend ? Result(options_.make_backend())
+                                         : make_cpu_backend(backend_options);
   ASSERT_TRUE(backend) << backend.error().message;
-  ShmCollectiveOptions collective_options;
-  collective_options.rank = index;
-  auto collective = options_.ranks == 1 ? Result(make_single_collective())
-                                        : make_shm_collective(*segment_, collective_options);
-  ASSERT_TRUE(collective) << collective.error().message;
+  auto collective = make_collective(index, device);
+  ASSERT_NE(collective, nullptr);
   Rank::Setup setup{.model_path = options_.model,
                     .shards = shards,
                     .plan = exact_plan(spec, shards, index, options_.limits, **backend),
@@ -92,7 +159,7 @@ void RankGroup::start_rank(int index, const ModelSpec& spec, const ShardPlan& sh
                     .kv_blocks_max = options_.kv_blocks,
                     .recorded_rows_max = options_.recorded_rows_max,
                     .backend = std::move(*backend),
-                    .collective = std::move(*collective)};
+                    .collective = std::move(collective)};
   if (options_.kept_weights >= 0) {
     setup.kept_weights = {.block = UniqueFd(::dup(options_.kept_weights)),
                           .wait = [] { return unavailable("another packs"); }};
@@ -102,7 +169,7 @@ void RankGroup::start_rank(int index, const ModelSpec& spec, const ShardPlan& sh
   const Status kv = (*rank)->engine().allocate_kv(
       {.blocks = options_.kv_blocks, .sequences_max = options_.sequences_max});
   ASSERT_TRUE(kv) << kv.error().message;
-  ranks_.push_back(std::move(*rank));
+  ranks_[static_cast<std::size_t>(index)] = std::move(*rank);
 }
 
 void append_rows(StepPlan& plan, const PlannedRows& rows) {

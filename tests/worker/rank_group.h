@@ -1,16 +1,21 @@
 // RankGroup: the ranks of one replica as threads of a test, on the real CPU backend.
 #pragma once
 
+#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/device_runtime.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
+#include "worker/collective/ipc_exchange.h"
 #include "worker/rank.h"
 
 namespace plimsoll {
@@ -28,6 +33,8 @@ class RankGroup {
     Activations activations = Activations::int8;
     std::optional<CpuPath> path = {};
     std::function<std::unique_ptr<Backend>()> make_backend = {};  // in place of the CPU's
+    // The same, of CUDA kernels on what it makes; ranks add up over each other's memory.
+    std::function<std::unique_ptr<cuda::DeviceRuntime>()> make_runtime = {};
     DecoderLimits limits = {.rows_max = 128, .logit_rows_max = 128, .context_length = 256};
     Blocks kv_blocks = 64;
     std::int64_t sequences_max = 16;
@@ -37,26 +44,51 @@ class RankGroup {
   };
 
   explicit RankGroup(Options options) : options_(std::move(options)) { start(); }
+  RankGroup(const RankGroup&) = delete;
+  RankGroup& operator=(const RankGroup&) = delete;
+  ~RankGroup();
 
   Rank& rank(int index) { return *ranks_[static_cast<std::size_t>(index)]; }
   int size() const { return options_.ranks; }
   const ModelSpec& spec() { return rank(0).spec(); }
   ReplicaSegment& segment() { return *segment_; }
 
-  // work(rank index) on a thread each; index 0 on this one.
+  // work(rank index) on a thread each, always the same; index 0 on this one.
   void on_all(const std::function<void(int)>& work);
 
   // One step on all ranks: the logits of rank 0, row by row.
   std::vector<std::vector<float>> run(const StepPlan& plan);
 
  private:
-  void start();
+  // Runs a rank's work, one piece after the other.
+  class Thread {
+   public:
+    Thread() : thread_([this] { run(); }) {}
+    Thread(const Thread&) = delete;
+    Thread& operator=(const Thread&) = delete;
+    ~Thread();
+    void begin(std::function<void()> work);
+    void wait();
 
+   private:
+    void run();
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::function<void()> work_;
+    bool ends_ = false;
+    std::thread thread_;
+  };
+
+  void start();
   void start_rank(int index, const ModelSpec& spec, const ShardPlan& shards);
+  std::unique_ptr<Collective> make_collective(int index, cuda::DeviceRuntime* runtime);
 
   Options options_;
   std::optional<SharedBlock> memory_;
   std::optional<ReplicaSegment> segment_;
+  std::vector<PeerFds> sockets_;                  // of each rank
+  std::vector<std::unique_ptr<Thread>> threads_;  // of ranks 1 and up
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

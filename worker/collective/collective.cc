@@ -13,6 +13,7 @@ class SingleCollective : public Collective {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  std::string_view name() const override { return "none"; }
 
   Status all_reduce_add(SumsView partial, TensorView accumulate) override {
     if (aborted_) return unavailable("all_reduce_add: " + reason_);
@@ -39,6 +40,8 @@ class SingleCollective : public Collective {
     if (aborted_) return unavailable("barrier: " + reason_);
     return {};
   }
+
+  Status await_peers(Duration) override { return barrier(); }
 
   void abort(std::string_view reason) override {
     if (!aborted_) reason_ = reason;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "kernels/tensor.h"
+#include "shared/base/clock.h"
 #include "shared/base/result.h"
 
 namespace plimsoll {
@@ -21,6 +22,10 @@ class Collective {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  virtual std::string_view name() const = 0;  // as --collective has it
+  // Whether all_reduce_add takes tensors of the device's memory, and only enqueues; `gather` always
+  // takes this process's.
+  virtual bool is_on_device() const { return false; }
 
   // accumulate += partial of rank 0 + partial of rank 1 + …: the sum of the partials first, in rank
   // order, then the residual, all in f64 and rounded once; the same bits on every rank whose
@@ -35,6 +40,8 @@ class Collective {
 
   // Returns when every rank has called.
   virtual Status barrier() = 0;
+  // The same, where a peer may have much more to do before.
+  virtual Status await_peers(Duration patience) = 0;
 
   // Frees the other ranks from whatever they wait for; they get this reason.
   virtual void abort(std::string_view reason) = 0;

@@ -10,6 +10,7 @@
 #include <array>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -31,11 +32,13 @@ class ShmCollective : public Collective {
 
   int rank() const override { return options_.rank; }
   int size() const override { return segment_.ranks(); }
+  std::string_view name() const override { return "shm"; }
 
   Status all_reduce_add(SumsView partial, TensorView accumulate) override;
   Status gather(TensorView mine, std::span<const std::int64_t> cols_of_rank,
                 TensorView all) override;
-  Status barrier() override;
+  Status barrier() override { return await_peers(options_.deadline); }
+  Status await_peers(Duration patience) override;
   void abort(std::string_view reason) override { segment_.abort(reason); }
 
  private:
@@ -211,11 +214,16 @@ Status ShmCollective::collect_chunk(const RoundOp& op, std::span<const std::int6
   return {};
 }
 
-Status ShmCollective::barrier() {
+Status ShmCollective::await_peers(Duration patience) {
   const RoundOp op = {OpKind::barrier, 0, 0, 0};
-  TRY(open_round(op));
-  join_round(op);
-  return wait_for_peers(op);
+  const Duration usual = std::exchange(options_.deadline, patience);
+  Status met = open_round(op);
+  if (met) {
+    join_round(op);
+    met = wait_for_peers(op);
+  }
+  options_.deadline = usual;
+  return met;
 }
 
 }  // namespace

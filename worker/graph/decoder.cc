@@ -69,7 +69,9 @@ Decoder::Decoder(const Parts& parts)
   for (const RankShard& shard : parts.shards->ranks) vocab_of_rank_.push_back(shard.vocab.size());
 }
 
-Result<TensorView> Decoder::run(const Input& input) {
+Result<TensorView> Decoder::run(const Input& input) { return collect(TRY(compute(input))); }
+
+Result<TensorView> Decoder::compute(const Input& input) {
   const auto rows = static_cast<std::int64_t>(input.ids.size());
   CHECK(rows <= parts_.buffers.x.rows);
   CHECK(std::ssize(input.logit_rows) <= parts_.buffers.logit_inputs.rows);
@@ -145,7 +147,7 @@ Status Decoder::sum_over_ranks(const PackedMatrix& weight, TensorView in, Tensor
 Result<TensorView> Decoder::run_head(const Input& input, TensorView x) {
   const std::int64_t rows = std::ssize(input.logit_rows);
   const bool alone = parts_.collective->size() == 1;
-  if (rows == 0) return TensorView{};  // on every rank: there is nothing to gather
+  if (rows == 0) return TensorView{};
   const TensorView chosen = parts_.buffers.logit_inputs.slice_rows(0, rows);
   parts_.backend->copy_rows(x, input.logit_rows, chosen);
   const TensorView logits = parts_.buffers.logits.slice_rows(0, rows);
@@ -159,14 +161,18 @@ Result<TensorView> Decoder::run_head(const Input& input, TensorView x) {
     call.row_end = shard_.vocab.end;
   }
   parts_.backend->linear(call);
-  if (alone) {
-    const TensorView copy = parts_.buffers.all_logits;
-    return parts_.backend->read(
-        logits, std::span(copy.f32(), static_cast<std::size_t>(copy.rows * copy.cols)));
-  }
+  const TensorView& copy = alone ? parts_.buffers.all_logits : parts_.buffers.read_logits;
+  return parts_.backend->read(
+      logits, std::span(copy.f32(), static_cast<std::size_t>(copy.rows * copy.cols)));
+}
+
+Result<TensorView> Decoder::collect(TensorView own) {
+  // No rows on any rank: there is nothing to gather.
+  if (own.rows == 0 || parts_.collective->size() == 1) return own;
   const bool collects = parts_.collective->rank() == 0;
-  const TensorView all = collects ? parts_.buffers.all_logits.slice_rows(0, rows) : TensorView{};
-  TRY(parts_.collective->gather(logits, vocab_of_rank_, all));
+  const TensorView all =
+      collects ? parts_.buffers.all_logits.slice_rows(0, own.rows) : TensorView{};
+  TRY(parts_.collective->gather(own, vocab_of_rank_, all));
   return all;
 }
 

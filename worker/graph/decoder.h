@@ -44,6 +44,8 @@ struct DecoderBuffers {
   // [logit_rows, vocab] of this process's memory; of rank 0 of several, and where a backend's
   // tensors are not in this process's memory.
   TensorView all_logits;
+  // [logit_rows, vocab of the rank] of this process's memory, where both is true.
+  TensorView read_logits;
 };
 
 // The sizes of the views above; `data` is null. activation_bytes() and logit_bytes() are of all
@@ -79,8 +81,13 @@ class Decoder {
     const KvCache* cache = nullptr;
   };
   // On rank 0: the logits [logit_rows, vocab], valid until the next call; elsewhere an empty view.
-  // Errors: the collective's.
+  // Errors: the backend's and the collective's.
   Result<TensorView> run(const Input& input);
+  // The two halves of it. Logits of this rank's part of the vocabulary, as this process can read
+  // them; what a backend may record.
+  Result<TensorView> compute(const Input& input);
+  // Of all ranks, which call it with the same rows.
+  Result<TensorView> collect(TensorView own);
 
  private:
   // x += the sum over ranks of weight · in; normed first where there is a norm.

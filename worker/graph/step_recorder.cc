@@ -49,10 +49,10 @@ Status StepRecorder::warm_up(Tokens rows) {
 Status StepRecorder::record(std::int64_t rows) {
   pad(0, rows);
   return parts_.backend->record(rows, [&]() -> Status {
-    TRY(parts_.decoder->run({.ids = std::span(ids_).first(index(rows)),
-                             .sequences = std::span(sequences_).first(index(rows)),
-                             .logit_rows = std::span(logit_rows_).first(index(rows)),
-                             .cache = parts_.cache}));
+    TRY(parts_.decoder->compute({.ids = std::span(ids_).first(index(rows)),
+                                 .sequences = std::span(sequences_).first(index(rows)),
+                                 .logit_rows = std::span(logit_rows_).first(index(rows)),
+                                 .cache = parts_.cache}));
     return {};
   });
 }
@@ -82,7 +82,7 @@ Result<TensorView> StepRecorder::run(const Decoder::Input& input) {
       TRY(parts_.backend->replay({.ids = std::span(ids_).first(index(size)),
                                   .sequences = std::span(sequences_).first(index(size)),
                                   .logit_rows = std::span(logit_rows_).first(index(size))}));
-  return logits.slice_rows(0, rows);
+  return parts_.decoder->collect(logits.slice_rows(0, rows));
 }
 
 }  // namespace plimsoll

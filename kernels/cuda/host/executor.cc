@@ -162,7 +162,8 @@ Status Executor::Schedule::run(std::span<const Grid> grids) {
 Status Executor::Schedule::begin_blocks(std::span<const Grid> grids) {
   for (std::size_t i = 0; i < grids.size(); ++i) {
     Queue& queue = queues_[i];
-    while (queue.resident < options_.resident && queue.next < queue.order.size()) {
+    const unsigned resident_max = grids[i].is_resident ? grids[i].grid.count() : options_.resident;
+    while (queue.resident < resident_max && queue.next < queue.order.size()) {
       TRY(begin_block(grids[i], queue.order[queue.next]));
       ++queue.next;
       ++queue.resident;

@@ -24,6 +24,7 @@ struct Grid {  // one launch
   const void* arguments = nullptr;
   Dim3 grid, block;
   std::size_t shared_bytes = 0;  // of dynamic shared memory, a block
+  bool is_resident = false;      // all blocks run at a time: they wait for those of another grid
 };
 
 struct ExecutorOptions {

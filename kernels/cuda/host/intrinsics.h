@@ -6,6 +6,7 @@
 #pragma once
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -34,6 +35,11 @@ namespace plimsoll::host_cuda {
 
 // They read what other lanes hold while those wait: no race, though nothing orders it.
 #define PLIMSOLL_READS_LANES __attribute__((no_sanitize("thread"), noinline))
+
+inline std::uint64_t nanoseconds() {
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                    std::chrono::nanoseconds(1));
+}
 
 template <typename T>
 struct Shuffle {

@@ -1,6 +1,7 @@
 #include "kernels/cuda/driver_runtime.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -197,6 +198,10 @@ Status use(const DriverRuntimeOptions& options) {
   std::ranges::fill(host, std::byte{0});
   const auto range = TRY(runtime->reserve(1000, "KV"));
   TRY(runtime->map(range.first(1000), "KV"));
+  auto shared = TRY(runtime->allocate_shared(1000, "sums"));
+  TRY(runtime->open_shared(std::move(shared.handle), 1000, "a peer's sums"));
+  alignas(4096) static std::array<std::byte, 4096> page;
+  TRY(runtime->show_host(page, "a page"));
   runtime->copy_in(memory.data(), host.data(), 1000);
   TRY(runtime->synchronize());
   TRY(runtime->begin_recording());
@@ -208,13 +213,44 @@ Status use(const DriverRuntimeOptions& options) {
   return runtime->synchronize();
 }
 
+TEST(DriverRuntime, WhatIsWrittenThroughAHandleIsThereForBoth) {
+  const TestDriver driver;
+  {
+    const auto runtime = make_driver_runtime(TestDriver::options());
+    ASSERT_TRUE(runtime) << runtime.error().message;
+    auto shared = (*runtime)->allocate_shared(5 * kMiB, "sums");
+    ASSERT_TRUE(shared) << shared.error().message;
+    const auto seen = (*runtime)->open_shared(std::move(shared->handle), 5 * kMiB, "a peer's sums");
+    ASSERT_TRUE(seen) << seen.error().message;
+    EXPECT_NE(seen->data(), shared->memory.data());
+    const std::int64_t written = 0x1234'5678'9abc;
+    std::int64_t read = 0;
+    std::int64_t untouched = -1;
+    (*runtime)->copy_in(seen->data() + 4096, &written, sizeof written);
+    (*runtime)->copy_out(&read, shared->memory.data() + 4096, sizeof read);
+    (*runtime)->copy_out(&untouched, shared->memory.data() + 4 * kMiB, sizeof untouched);
+    ASSERT_TRUE((*runtime)->synchronize());
+    EXPECT_EQ(read, written);
+    EXPECT_EQ(untouched, 0);
+  }
+  EXPECT_EQ(driver.held(), 0U);
+}
+
 TEST(DriverRuntime, EachFunctionsFailureIsToldAndNothingIsLeft) {
   const TestDriver driver;
   ASSERT_TRUE(use(TestDriver::options()));
-  const std::vector<std::string> only_at_the_end = {
-      "cuDevicePrimaryCtxRelease_v2", "cuModuleUnload",   "cuMemFree_v2",    "cuMemFreeHost",
-      "cuStreamDestroy_v2",           "cuMemAddressFree", "cuMemUnmap",      "cuGraphDestroy",
-      "cuGraphExecDestroy",           "cuGetErrorName",   "cuGetErrorString"};
+  const std::vector<std::string> only_at_the_end = {"cuDevicePrimaryCtxRelease_v2",
+                                                    "cuModuleUnload",
+                                                    "cuMemFree_v2",
+                                                    "cuMemFreeHost",
+                                                    "cuMemHostUnregister",
+                                                    "cuStreamDestroy_v2",
+                                                    "cuMemAddressFree",
+                                                    "cuMemUnmap",
+                                                    "cuGraphDestroy",
+                                                    "cuGraphExecDestroy",
+                                                    "cuGetErrorName",
+                                                    "cuGetErrorString"};
   for (const char* symbol : driver_symbols()) {
     SCOPED_TRACE(symbol);
     if (std::ranges::find(only_at_the_end, symbol) != only_at_the_end.end()) continue;
