@@ -1,6 +1,7 @@
 #include "tools/tiny_model/gguf_writer.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 #include "shared/base/check.h"
@@ -101,7 +102,14 @@ void GgufWriter::add_weight(std::string name, DType dtype, std::vector<std::int6
   std::int64_t elements = 1;
   for (const std::int64_t size : shape) elements *= size;
   CHECK(std::ssize(blocks) == stored_bytes(dtype, elements));
-  weights_.push_back({std::move(name), dtype, std::move(shape), std::move(blocks)});
+  weights_.push_back({std::move(name), dtype, std::move(shape), std::move(blocks), SIZE_MAX});
+}
+
+void GgufWriter::add_copy(std::string name, std::string_view of) {
+  const auto found = std::ranges::find(weights_, of, &Weight::name);
+  CHECK(found != weights_.end() && found->copy_of == SIZE_MAX);
+  const auto index = static_cast<std::size_t>(found - weights_.begin());
+  weights_.push_back({std::move(name), found->dtype, found->shape, {}, index});
 }
 
 std::string GgufWriter::file() const {
@@ -114,18 +122,21 @@ std::string GgufWriter::file() const {
     std::visit(PutValue{out}, value);
   }
   std::int64_t offset = 0;
+  std::vector<std::int64_t> offsets;
   for (const Weight& weight : weights_) {
+    offsets.push_back(weight.copy_of == SIZE_MAX ? offset : offsets[weight.copy_of]);
     put_text(out, weight.name);
     put(out, static_cast<std::uint32_t>(weight.shape.size()));
     for (auto size = weight.shape.rbegin(); size != weight.shape.rend(); ++size) {
       put(out, static_cast<std::uint64_t>(*size));
     }
     put(out, static_cast<std::uint32_t>(weight.dtype));
-    put(out, static_cast<std::uint64_t>(offset));
+    put(out, static_cast<std::uint64_t>(offsets.back()));
     offset = round_up(offset + std::ssize(weight.blocks), kAlignment);
   }
   pad(out);
   for (const Weight& weight : weights_) {
+    if (weight.blocks.empty()) continue;  // an empty vector's data may be null
     out.append(reinterpret_cast<const char*>(weight.blocks.data()), weight.blocks.size());
     pad(out);
   }

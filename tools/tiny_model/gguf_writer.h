@@ -21,6 +21,8 @@ class GgufWriter {
   // Shape with the outermost size first; `blocks` is as long as the type and shape ask for.
   void add_weight(std::string name, DType dtype, std::vector<std::int64_t> shape,
                   std::vector<std::byte> blocks);
+  // The same weight under another name: the file has its bytes once. REQUIRES: `of` was added.
+  void add_copy(std::string name, std::string_view of);
   // The whole file; weights lie in the order in which they were added.
   std::string file() const;
 
@@ -30,6 +32,7 @@ class GgufWriter {
     DType dtype;
     std::vector<std::int64_t> shape;
     std::vector<std::byte> blocks;
+    std::size_t copy_of = SIZE_MAX;  // the index of another weight
   };
 
   std::vector<std::pair<std::string, GgufValue>> metadata_;

@@ -19,6 +19,7 @@ constexpr const char* kUsage =
     "                  [--layers N] [--hidden N] [--heads N] [--kv-heads N] [--head-dim N] [--ffn "
     "N]\n"
     "                  [--context N] [--head tied|own] [--rope-freqs yes|no] [--vocab-from FILE]\n"
+    "                  [--same-layers yes|no]\n"
     "                  [--architecture llama|qwen2|qwen3|gemma3] [--window N] [--window-pattern "
     "N]\n"
     "                  [--seed N]\n"
@@ -77,6 +78,7 @@ bool read_option(std::string_view option, std::string_view value, Arguments& arg
     return type.has_value();
   }
   if (option == "--seed") return read_number(value, shape.seed);
+  if (option == "--same-layers") return read_choice(value, {"yes", "no"}, shape.same_layers);
   if (option == "--head") return read_choice(value, {"tied", "own"}, shape.tied_head);
   if (option == "--rope-freqs") return read_choice(value, {"yes", "no"}, shape.rope_freqs);
   if (option == "--architecture") {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 #include <random>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,7 @@ using Metadata = std::vector<std::pair<std::string, GgufValue>>;
 
 // Sizes that a test has no use for; they keep products and files small.
 constexpr std::int64_t kSizeMax = 1 << 16;
+constexpr std::string_view kFirstLayer = "blk.0.";
 
 // What GGUF's `general.file_type` calls a type; a label only.
 std::int64_t file_type(DType type) {
@@ -143,7 +146,13 @@ class Maker {
     // A final norm leaves a size of one a column, so logits spread by about two.
     const double spread = 2 / std::sqrt(static_cast<double>(shape_.hidden));
     add_matrix("token_embd", vocab_, shape_.hidden, spread);
-    for (std::int64_t layer = 0; layer < shape_.layers; ++layer) add_layer(layer);
+    for (std::int64_t layer = 0; layer < shape_.layers; ++layer) {
+      if (layer > 0 && shape_.same_layers) {
+        copy_layer(layer);
+      } else {
+        add_layer(layer);
+      }
+    }
     add_norm("output_norm", shape_.hidden);
     if (!shape_.tied_head) add_matrix("output", vocab_, shape_.hidden, spread);
     if (shape_.rope_freqs) add_rope_freqs();
@@ -160,11 +169,17 @@ class Maker {
     return (static_cast<double>(sum) / 65535 - 2) * std::sqrt(3.0);
   }
 
+  void add_weight(std::string name, DType type, std::vector<std::int64_t> shape,
+                  std::vector<std::byte> blocks) {
+    if (name.starts_with(kFirstLayer)) first_layer_.push_back(name.substr(kFirstLayer.size()));
+    writer_.add_weight(std::move(name), type, std::move(shape), std::move(blocks));
+  }
+
   void add_matrix(std::string_view name, std::int64_t rows, std::int64_t cols, double deviation) {
     std::vector<float> values(static_cast<std::size_t>(rows * cols));
     for (float& value : values) value = static_cast<float>(normal() * deviation);
     const DType type = type_or_stand_in(shape_.type, cols);
-    writer_.add_weight(fmt::format("{}.weight", name), type, {rows, cols}, quantise(type, values));
+    add_weight(fmt::format("{}.weight", name), type, {rows, cols}, quantise(type, values));
   }
 
   // Outputs are as large as inputs.
@@ -178,8 +193,8 @@ class Maker {
 
   void add_vector(std::string_view name, const std::vector<float>& values,
                   std::string_view kind = "weight") {
-    writer_.add_weight(fmt::format("{}.{}", name, kind), DType::f32, {std::ssize(values)},
-                       quantise(DType::f32, values));
+    add_weight(fmt::format("{}.{}", name, kind), DType::f32, {std::ssize(values)},
+               quantise(DType::f32, values));
   }
 
   void add_bias(std::string_view name, std::int64_t size) {
@@ -234,6 +249,13 @@ class Maker {
     add_vector("rope_freqs", values);
   }
 
+  // Of the first.
+  void copy_layer(std::int64_t layer) {
+    for (const std::string& weight : first_layer_) {
+      writer_.add_copy(fmt::format("blk.{}.{}", layer, weight), std::string(kFirstLayer) + weight);
+    }
+  }
+
   void add_layer(std::int64_t layer) {
     const auto name = [layer](std::string_view weight) {
       return fmt::format("blk.{}.{}", layer, weight);
@@ -257,6 +279,7 @@ class Maker {
   Features features_;
   std::mt19937_64 random_;
   GgufWriter writer_;
+  std::vector<std::string> first_layer_;  // names of its weights
 };
 
 }  // namespace

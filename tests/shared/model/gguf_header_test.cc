@@ -207,6 +207,9 @@ TEST(GgufHeader, RefusesTensorsThatRepeatOrOverlap) {
   GgufBytes overlap;
   overlap.start(2, 0).tensor("b", {4}, kF32, 32).tensor("a", {12}, kF32, 0).pad().zeros(64);
   expect_refused(overlap, "tensors \"a\" and \"b\" overlap");
+  GgufBytes shared;
+  shared.start(2, 0).tensor("a", {8}, kF32, 0).tensor("b", {8}, kF32, 0).pad().zeros(32);
+  EXPECT_TRUE(parse_gguf_header(shared.bytes())) << "the same bytes under two names";
 }
 
 TEST(GgufHeader, FollowsTheFilesAlignment) {

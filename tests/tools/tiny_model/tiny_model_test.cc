@@ -50,6 +50,24 @@ TEST(TinyModel, IsTheSameForTheSameSeedOnly) {
   EXPECT_NE(make_tiny_model({}).value(), make_tiny_model(other).value());
 }
 
+TEST(TinyModel, LayersMayShareTheBytesOfTheFirst) {
+  TinyModel shape{.architecture = "qwen3", .layers = 5, .same_layers = true};
+  const std::string bytes = make_tiny_model(shape).value();
+  const auto file = GgufFile::parse(std::as_bytes(std::span(bytes)));
+  ASSERT_TRUE(file) << file.error().message;
+  const auto spec = read_model_spec(*file);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->layers, 5);
+  for (const char* name : {"ffn_down.weight", "attn_q_norm.weight"}) {
+    const WeightInfo* first = file->weights().find(std::string("blk.0.") + name);
+    const WeightInfo* last = file->weights().find(std::string("blk.4.") + name);
+    ASSERT_TRUE(first != nullptr && last != nullptr) << name;
+    EXPECT_EQ(first->offset, last->offset) << name;
+  }
+  shape.layers = 1;
+  EXPECT_LT(bytes.size(), make_tiny_model(shape).value().size() + 8 * 1024);
+}
+
 TEST(TinyModel, LinearsKeepTheSizeOfWhatGoesThroughThem) {
   const std::string bytes = make_tiny_model({}).value();
   const auto file = GgufFile::parse(std::as_bytes(std::span(bytes)));
