@@ -65,7 +65,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds; at most 20 minutes")
     parser.add_argument("--only", action="append", choices=bench_rows.GROUPS, help="these groups of rows alone")
-    parser.add_argument("--file", action="append", choices=[name for name, _, _ in bench_rows.FILES],
+    parser.add_argument("--file", action="append", choices=[name for name, _, _ in bench_rows.FILES + bench_rows.FAMILIES],
                         help="of the group engine, these files alone")
     parser.add_argument("--rounds", type=int, help="default: 7, or 3 with --quick")
     parser.add_argument("--minutes", type=float, help="begins no round later than this")
@@ -74,8 +74,6 @@ def main():
     parser.add_argument("--llama-server", metavar="PATH", help="for the rows of servers, instead of the package")
     parser.add_argument("--llama-bench", metavar="PATH", help="for decode and prefill, instead of the package")
     options = parser.parse_args()
-    if options.file:
-        bench_rows.FILES = tuple(one for one in bench_rows.FILES if one[0] in options.file)
     bench = Bench(options)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=bench_rows.ROOT, capture_output=True,
                             text=True).stdout.strip()
