@@ -2,6 +2,8 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -9,8 +11,11 @@
 namespace plimsoll {
 
 std::string format_fraction(Millionths fraction) {
-  std::string text = fmt::format("{}.{:06}", fraction / kWhole, fraction % kWhole);
-  while (text.back() == '0' && text.size() > std::string_view("0.000").size()) text.pop_back();
+  const Millionths size = std::abs(fraction);
+  std::string text =
+      fmt::format("{}{}.{:06}", fraction < 0 ? "-" : "", size / kWhole, size % kWhole);
+  const std::size_t shortest = text.find('.') + std::string_view(".000").size();
+  while (text.back() == '0' && text.size() > shortest) text.pop_back();
   return text;
 }
 

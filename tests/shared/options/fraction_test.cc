@@ -11,6 +11,7 @@ TEST(Fraction, TextRoundTrips) {
     ASSERT_TRUE(read) << text;
     EXPECT_EQ(format_fraction(*read), text);
   }
+  EXPECT_EQ(format_fraction(-500'000), "-0.500");
   EXPECT_EQ(*parse_fraction("0.88"), 880'000);
   EXPECT_EQ(*parse_fraction("1"), 1'000'000);
   for (const char* text : {"", "x", "0.88x", "88%", "1e-1", "nan", "inf", "0.1234567", " 0.5"}) {
