@@ -8,5 +8,7 @@ namespace plimsoll {
 
 // Valid UTF-8, with control characters but newlines written as \x1b.
 std::string shown(std::string_view text);
+// Newlines are spaces.
+std::string shown_line(std::string_view text);
 
 }  // namespace plimsoll

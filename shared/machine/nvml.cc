@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 #include "shared/machine/process_name.h"
 
@@ -109,10 +110,10 @@ class Reader {
     Device device;
     std::array<char, 128> text{};
     TRY(check(api_.name(handle, text.data(), text.size()), "name " + which));
-    device.name = to_valid_utf8(std::string(text.data()));
+    device.name = shown_line(text.data());
     text.fill('\0');
     TRY(check(api_.uuid(handle, text.data(), text.size()), "tell the UUID of " + which));
-    device.uuid = to_valid_utf8(std::string(text.data()));
+    device.uuid = shown_line(text.data());
     read_capability(handle, device);
     TRY(read_memory(handle, which, device));
     NvmlBar1 bar1{};

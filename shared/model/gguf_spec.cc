@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 #include "shared/model/family.h"
 #include "shared/model/weight_groups.h"
@@ -245,7 +246,7 @@ std::string main_type(const WeightIndex& weights) {
 Result<ModelSpec> describe_gguf_sizes(const GgufFile& file, const WeightIndex& weights) {
   ModelSpec spec;
   spec.architecture = TRY(read_architecture(file));
-  spec.name = to_valid_utf8(TRY(file.string_or("general.name", spec.architecture)));
+  spec.name = shown_line(TRY(file.string_or("general.name", spec.architecture)));
   spec.weights = weights;
   spec.file_type = main_type(spec.weights);
   const Metadata metadata(file, spec.architecture);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 
 namespace plimsoll {
@@ -269,7 +270,7 @@ Result<HfConfig> parse_hf_config(const Json& json) {
                                known_types()));
   }
   TRY(Reader(text, *family, out).read());
-  out.spec.name = to_valid_utf8(TRY(top.text_or("_name_or_path", outer)));
+  out.spec.name = shown_line(TRY(top.text_or("_name_or_path", outer)));
   const bool tied = TRY(text.bool_or("tie_word_embeddings", family->defaults.tied_head));
   out.spec.tied_head = TRY(top.bool_or("tie_word_embeddings", tied));
   if (!out.spec.tied_head) out.features |= kSeparateHead;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 #include "shared/model/derive_weights.h"
 #include "shared/model/gguf.h"
@@ -72,7 +73,7 @@ Result<ModelSpec> from_config(HfConfig config, const std::string& name) {
 std::string folder_name(const std::filesystem::path& folder) {
   std::error_code error;
   const std::filesystem::path full = std::filesystem::weakly_canonical(folder, error);
-  return to_valid_utf8((error ? folder : full).filename().string());
+  return shown_line((error ? folder : full).filename().string());
 }
 
 Result<ModelSpec> read_folder(const std::filesystem::path& folder) {

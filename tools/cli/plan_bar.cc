@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "shared/base/shown_text.h"
+
 namespace plimsoll {
 namespace {
 
@@ -80,7 +82,7 @@ std::string legend(const std::vector<BarPart>& parts, BarStyle style) {
 
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : shown_line(text)) {  // XML knows no control characters
     switch (c) {
       case '<':
         out += "&lt;";

@@ -117,6 +117,13 @@ TEST(ModelSpec, AbsentMetadataHaveTheFormatsDefaults) {
   EXPECT_EQ(spec->name, "llama");
 }
 
+TEST(ModelSpec, ItsNameIsOneLineOfText) {
+  const auto spec = spec_of(
+      changed_file([](Parts& parts) { parts.set("general.name", std::string("a\nb\x1b[2J")); }));
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->name, "a b\\x1b[2J");
+}
+
 TEST(ModelSpec, WithoutAVocabularyTheEmbeddingSaysItsSize) {
   const auto spec = spec_of(changed_file([](Parts& parts) {
     parts.metadata.erase("llama.vocab_size");

@@ -70,9 +70,10 @@ TEST(PlanBar, TheImageIsEscapedAndHasABarOfEachKind) {
   plan.devices = "cuda";
   plan.ranks = {rank_of(100 * kGiB), rank_of(90 * kGiB)};
   plan.ranks[1].rank = 1;
+  for (RankPlan& rank : plan.ranks) rank.device_name += "\x1b[2J";
   const std::string svg = plan_svg(plan);
   EXPECT_EQ(svg.rfind("<svg ", 0), 0U);
-  EXPECT_NE(svg.find("GPU &lt;1&gt;"), std::string::npos);
+  EXPECT_NE(svg.find("GPU &lt;1&gt;\\x1b[2J"), std::string::npos) << "XML has no such characters";
   EXPECT_NE(svg.find("rank 0.1: "), std::string::npos);
   EXPECT_NE(svg.find("<title>kv 25.00 GiB</title>"), std::string::npos);
 }
