@@ -96,6 +96,14 @@ void note_devices(const PlanProblem& problem, const Fit& fit, std::vector<std::s
                                 grouped(fit.step.step_tokens_max), grouped(asked)));
   }
   note_graphs(problem, fit, notes);
+  const auto lacks_total = [](const RankShape& rank) {
+    return !rank.device->cuda_total && !rank.device->is_simulated && !rank.device->is_unified;
+  };
+  if (in.rule == KvRule::utilization && std::ranges::any_of(in.ranks, lacks_total)) {
+    notes.emplace_back(
+        "gpu-memory-utilization is of the driver's total here; CUDA's, of which vLLM takes its "
+        "share, is about 0.6 % less (cuda_total in a description)");
+  }
   if (problem.kv_copies > 1.5) {
     notes.push_back(fmt::format(
         "KV of a token is the same on {:.0f} ranks: attention in data parallel would hold about "

@@ -347,7 +347,7 @@ Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Op
   if (assumed.total) {
     for (Device& device : problem.devices) {
       device.memory_total = *assumed.total;
-      device.cuda_total.reset();
+      device.cuda_total = *assumed.total;
     }
   }
   group_ranks(shapes, options.tp * options.dp, problem);

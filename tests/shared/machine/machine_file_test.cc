@@ -71,7 +71,11 @@ TEST(MachineFile, EveryDescriptionThatWeShipIsReadAndRoundTrips) {
     const Result<Machine> machine = read_machine_file(entry.path());
     ASSERT_TRUE(machine) << machine.error().message;
     EXPECT_FALSE(machine->devices.empty()) << entry.path();
-    for (const Device& device : machine->devices) EXPECT_GT(device.multiprocessors, 0);
+    for (const Device& device : machine->devices) {
+      EXPECT_GT(device.multiprocessors, 0);
+      ASSERT_TRUE(device.cuda_total) << entry.path() << ": vLLM's shares are of CUDA's total";
+      EXPECT_LE(device.memory_free, *device.cuda_total);
+    }
     const Json json = machine_to_json(*machine);
     const Result<Machine> back = parse_machine(dump_json(json));
     ASSERT_TRUE(back) << back.error().message;
