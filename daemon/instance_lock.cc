@@ -11,13 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared/generation/abandoned.h"
 #include "shared/options/folders.h"
 
 namespace plimsoll {
 namespace {
 
 // Between opening the file and locking it, its last owner may have removed it; then once more.
-constexpr int kTriesMax = 100;
+constexpr int kTriesMax = 100;  // a few microseconds each
 
 bool is_same_file(int fd, const std::filesystem::path& path) {
   struct stat opened {};
@@ -53,7 +54,8 @@ Result<InstanceLock> InstanceLock::take(const std::filesystem::path& runtime) {
 }
 
 Result<InstanceLock> InstanceLock::take_state(const std::filesystem::path& state) {
-  return take(state, {"state", "state.lock", "--state-dir"});
+  const std::string file = state_lock_file(state).filename().string();
+  return take(state, {"state", file.c_str(), "--state-dir"});
 }
 
 Result<InstanceLock> InstanceLock::take(const std::filesystem::path& folder, const Use& use) {
@@ -65,6 +67,8 @@ Result<InstanceLock> InstanceLock::take(const std::filesystem::path& folder, con
       return unavailable(fmt::format("open {}: {}", path.string(), std::strerror(errno)));
     }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      // Perhaps somebody who only asks whether there is a daemon (has_daemon()).
+      if (errno == EWOULDBLOCK && i + 1 < kTriesMax) continue;
       return unavailable(
           fmt::format("{} uses the {} folder {}: end it with `plimsoll stop --all`, or choose "
                       "another {} (each deployment has folders of its own)",

@@ -7,6 +7,7 @@
 
 #include "shared/base/clock.h"
 #include "shared/base/file.h"
+#include "shared/generation/abandoned.h"
 #include "shared/options/folders.h"
 
 namespace plimsoll {
@@ -35,22 +36,6 @@ void remove_unfinished(const fs::path& folder) {
 
 std::string text_of(const Json& json) { return dump_json(json, 1) + "\n"; }
 
-// With the lock held nobody runs it any more.
-bool end_interrupted(GenerationRecord& record) {
-  // One that has served before comes back after a change that failed.
-  if (record.outcome == Outcome::launching && !record.known_good) {
-    record.outcome = Outcome::failed;
-    record.message = "its daemon ended while it was being started";
-  } else if (record.outcome == Outcome::serving || record.outcome == Outcome::launching) {
-    record.outcome = Outcome::stopped;
-    record.message = "its daemon was killed";
-  } else {
-    return false;
-  }
-  record.ended = unix_seconds();
-  return true;
-}
-
 }  // namespace
 
 Result<Journal> Journal::open(const fs::path& state) {
@@ -64,7 +49,9 @@ Result<Journal> Journal::open(const fs::path& state) {
   journal.last_number_ = all.last_number;
   for (GenerationRecord& record : all.records) {
     journal.kept_.push_back({record.number, record.known_good});
-    if (!end_interrupted(record)) continue;
+    // With the lock held nobody runs it any more.
+    if (!end_abandoned(record)) continue;
+    record.ended = unix_seconds();
     if (!record.known_good) journal.interrupted_ = record.number;
     const Status written = journal.write(record);
     if (!written) journal.damaged_.push_back(written.error().message);

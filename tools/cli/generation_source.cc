@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/generation/abandoned.h"
 #include "tools/cli/daemon_client.h"
 #include "tools/cli/json_view.h"
 #include "tools/cli/operation.h"
@@ -19,9 +20,17 @@ std::filesystem::path state_folder_of(const Invocation& call) {
   return text_at(*status, {"state_dir"}, usual.string());
 }
 
-Result<Generations> generations_of(const Invocation& call) {
+Result<Generations> settled_generations(const Invocation& call) {
   const std::filesystem::path state = state_folder_of(call);
   Generations all = TRY(read_generations(state));
+  if (is_daemon_running(call) || has_daemon(state)) return all;
+  for (GenerationRecord& record : all.records) (void)end_abandoned(record);
+  return all;
+}
+
+Result<Generations> generations_of(const Invocation& call) {
+  const std::filesystem::path state = state_folder_of(call);
+  Generations all = TRY(settled_generations(call));
   for (const std::string& line : all.damaged) {
     call.console.err << fmt::format("plimsoll {}: cannot be read, left out: {}\n", call.line.verb,
                                     line);

@@ -11,6 +11,8 @@ namespace plimsoll {
 // A running daemon's own, else what the options of this call say.
 std::filesystem::path state_folder_of(const Invocation& call);
 
+// Those whose daemon is gone have ended, whatever it wrote last. Errors: unavailable.
+Result<Generations> settled_generations(const Invocation& call);
 // Damaged files are said on stderr and left out. Errors: unavailable; not_found where there is no
 // record at all.
 Result<Generations> generations_of(const Invocation& call);

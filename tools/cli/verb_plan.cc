@@ -124,7 +124,7 @@ Result<int> run_plan(const Invocation& call) {
   } else {
     const MemoryWindow window =
         TRY(plan_window(machine, models.model, set, models.draft_or_null()));
-    const Result<Generations> all = read_generations(state_folder_of(call));
+    const Result<Generations> all = settled_generations(call);
     const std::vector<PlanOutcome> earlier =
         all ? earlier_outcomes(*all, set) : std::vector<PlanOutcome>();
     if (call.line.json) {

@@ -1,7 +1,11 @@
 // history, diff, rollback and reconfigure, with records as a daemon leaves them.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
+#include "shared/base/unique_fd.h"
+#include "shared/generation/abandoned.h"
 #include "shared/generation/generation_record.h"
 #include "shared/options/option_table.h"
 #include "shared/options/option_value.h"
@@ -59,6 +63,19 @@ TEST_F(CliGenerations, HistoryNeedsNoDaemon) {
   const Result<Json> json = parse_json(run({"history", "--json"}).out);
   ASSERT_TRUE(json);
   EXPECT_EQ(json->find("generations")->as_array().size(), 3U);
+}
+
+TEST_F(CliGenerations, AGenerationWhoseDaemonWasKilledServesNoMore) {
+  keep_three();
+  const Done done = run({"history"});
+  EXPECT_EQ(done.out.find("serving"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("its daemon was killed"), std::string::npos) << done.out;
+  EXPECT_NE(run({"diff"}).out.find("generation 2 (stopped: its daemon was killed)"),
+            std::string::npos);
+  std::ofstream(state_lock_file(state())) << "4711";
+  const UniqueFd lock(::open(state_lock_file(state()).c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_NE(run({"history"}).out.find("serving"), std::string::npos) << "one has the records";
 }
 
 TEST_F(CliGenerations, DiffIsOfTheFailedOneAgainstTheLastThatWorked) {
