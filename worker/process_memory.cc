@@ -4,8 +4,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,6 +24,23 @@ constexpr std::size_t kRollupBytesMax = 64 * 1024;
 constexpr std::size_t kMapsBytesMax = 16 * 1024 * 1024;
 constexpr std::size_t kPagesAtOnce = 64 * 1024;
 
+// "Pss:   12 kB" of smaps and smaps_rollup.
+Bytes bytes_of(std::string_view line) {
+  const std::string_view value = trim(line.substr(line.find(':') + 1));
+  Bytes kib = 0;
+  std::from_chars(value.data(), value.data() + value.size(), kib);
+  return kib * kKiB;
+}
+
+// Of a line of smaps that begins a map; its figures follow.
+std::optional<std::uintptr_t> map_start(std::string_view line) {
+  std::uintptr_t start = 0;
+  const char* const end = line.data() + line.size();
+  const auto [after, error] = std::from_chars(line.data(), end, start, 16);
+  if (error != std::errc() || after == end || *after != '-') return std::nullopt;
+  return start;
+}
+
 }  // namespace
 
 Result<ProcessMemory> read_process_memory(const std::filesystem::path& root) {
@@ -32,13 +51,10 @@ Result<ProcessMemory> read_process_memory(const std::filesystem::path& root) {
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
     const std::string_view name = line.substr(0, colon);
-    const std::string_view value = trim(line.substr(colon + 1));
-    Bytes kib = 0;
-    std::from_chars(value.data(), value.data() + value.size(), kib);
-    if (name == "Pss") memory.total = kib * kKiB;
-    if (name == "Pss_Anon") memory.anonymous = kib * kKiB;
-    if (name == "Pss_File") memory.file = kib * kKiB;
-    if (name == "Pss_Shmem") memory.shared = kib * kKiB;
+    if (name == "Pss") memory.total = bytes_of(line);
+    if (name == "Pss_Anon") memory.anonymous = bytes_of(line);
+    if (name == "Pss_File") memory.file = bytes_of(line);
+    if (name == "Pss_Shmem") memory.shared = bytes_of(line);
     has_total = has_total || name == "Pss";
   }
   if (has_total) return memory;
@@ -52,19 +68,36 @@ Result<Bytes> proportional_bytes(std::span<const std::byte> memory,
   bool is_inside = false;
   Bytes bytes = 0;
   for (const std::string_view line : split(maps, '\n')) {
-    std::uintptr_t start = 0;
-    const char* const end = line.data() + line.size();
-    const auto [after, error] = std::from_chars(line.data(), end, start, 16);
-    if (error == std::errc() && after != end && *after == '-') {
-      is_inside = start >= begin && start < begin + memory.size();
+    if (const std::optional<std::uintptr_t> start = map_start(line)) {
+      is_inside = *start >= begin && *start < begin + memory.size();
     } else if (is_inside && line.starts_with("Pss:")) {
-      const std::string_view value = trim(line.substr(4));
-      Bytes kib = 0;
-      std::from_chars(value.data(), value.data() + value.size(), kib);
-      bytes += kib * kKiB;
+      bytes += bytes_of(line);
     }
   }
   return bytes;
+}
+
+Result<ProgramMemory> read_program_memory(const std::filesystem::path& root) {
+  std::error_code failed;
+  const std::string program =
+      std::filesystem::read_symlink(root / "proc/self/exe", failed).string();
+  if (failed) return unavailable("read /proc/self/exe: " + failed.message());
+  const std::string maps = TRY(read_file(root / "proc/self/smaps", kMapsBytesMax));
+  bool is_program = false;
+  ProgramMemory memory;
+  for (const std::string_view line : split(maps, '\n')) {
+    if (map_start(line)) {
+      is_program = line.ends_with(" " + program);
+    } else if (is_program && line.starts_with("Pss:")) {
+      memory.proportional += bytes_of(line);
+    } else if (is_program && line.starts_with("Rss:")) {
+      memory.file += bytes_of(line);
+    } else if (is_program && line.starts_with("Anonymous:")) {
+      memory.own += bytes_of(line);
+    }
+  }
+  memory.file -= memory.own;
+  return memory;
 }
 
 Result<Bytes> touched_bytes(std::span<const std::byte> memory) {

@@ -25,6 +25,15 @@ Result<ProcessMemory> read_process_memory(const std::filesystem::path& root = "/
 Result<Bytes> proportional_bytes(std::span<const std::byte> memory,
                                  const std::filesystem::path& root = "/");
 
+// The program's own maps: what counts of them for this process, and what they are.
+struct ProgramMemory {
+  Bytes proportional = 0;
+  Bytes own = 0;   // pages that this process has changed
+  Bytes file = 0;  // pages that every process of this program has in common
+};
+// Errors: not_found, unavailable.
+Result<ProgramMemory> read_program_memory(const std::filesystem::path& root = "/");
+
 // Of an anonymous map. Errors: unavailable, where the kernel does not say.
 Result<Bytes> touched_bytes(std::span<const std::byte> memory);
 

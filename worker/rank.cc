@@ -1,6 +1,7 @@
 #include "worker/rank.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -135,17 +136,23 @@ Measured Rank::measure() const {
   measured.kv_committed = engine_->cache().blocks * block;
   measured.kv_touched = engine_->kv_blocks_touched() * block;
   const Result<ProcessMemory> process = read_process_memory();
+  const Result<ProgramMemory> program = read_program_memory();
   const Result<Bytes> in_arena = touched_in_all(maps);
   const Result<Bytes> in_kv = engine_->kv_bytes_resident();
   const Result<Bytes> in_kept =
       kept_weights_ ? proportional_bytes(kept_weights_->bytes()) : Result<Bytes>(Bytes{0});
-  if (process && in_arena && in_kv && in_kept) {
+  if (process && program && in_arena && in_kv && in_kept) {
     measured.resident = process->total;
     if (kept_weights_) measured.resident += own_weights - *in_kept;
     measured.terms[term_name(Term::collective)] =
         std::max(process->shared - *in_kept, setup_.shared_memory);
-    measured.terms[term_name(Term::process)] =
-        std::max<Bytes>(process->total - process->shared - *in_arena - *in_kv, 0);
+    // Of the program its part among the ranks of this plan: workers of an earlier one may not have
+    // gone yet, and this one's may not all have begun.
+    const std::int64_t processes = std::ssize(setup_.shards.ranks) * setup_.plan.weight_sharers;
+    const Bytes of_program = program->own + ceil_div(program->file, processes);
+    measured.terms[term_name(Term::process)] = std::max<Bytes>(
+        process->total - process->shared - *in_arena - *in_kv - program->proportional + of_program,
+        0);
   }
   if (const Result<Machine> machine = query_machine()) {
     measured.free = machine->memory_left();

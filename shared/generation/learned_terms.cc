@@ -72,13 +72,16 @@ bool is_learned(Term term) {
          term == Term::process;
 }
 
+// What launches differ by; more would be far off beside a small model.
+constexpr Bytes kProcessStep = kMiB / 4;
+
 // Its pages of libraries are shared with whoever else maps them just then, so a launch may see too
 // little of a process and never too much: the most that any has seen counts.
 void learn_process(const TermSizes& sizes, const GenerationRecord& record,
                    std::vector<LearnedTerm>& terms) {
   const auto process = sizes.find(std::string_view(term_name(Term::process)));
   if (process == sizes.end()) return;
-  const Bytes bytes = round_up(process->second, kMiB);
+  const Bytes bytes = round_up(process->second, kProcessStep);
   if (!terms.empty() && terms.front().bytes >= bytes) return;
   terms = {{.term = process->first,
             .bytes = bytes,

@@ -48,6 +48,31 @@ TEST(ProcessMemory, OfAMapItIsWhatTheKernelSaysOfItsParts) {
   EXPECT_FALSE(proportional_bytes(map, root.path() / "nowhere"));
 }
 
+TEST(ProcessMemory, OfTheProgramOnlyWhatIsChangedIsOwn) {
+  const FakeRoot root("process_memory_4");
+  root.file("proc/self/smaps",
+            "00010000-00012000 r-xp 00000000 00:01 7   /opt/worker\nRss:  80 kB\nPss:  20 kB\n"
+            "Anonymous:  0 kB\nAnonHugePages:  8 kB\n"
+            "00012000-00014000 r--p 00020000 00:01 7   /opt/worker\nRss:  8 kB\nPss:  6 kB\n"
+            "Pss_Anon:  4 kB\nAnonymous:  4 kB\n"
+            "00015000-00016000 r-xp 00000000 00:01 9   /opt/other/opt/worker\nRss:  16 kB\n");
+  EXPECT_FALSE(read_program_memory(root.path()));
+  std::filesystem::create_symlink("/opt/worker", root.path() / "proc/self/exe");
+  const Result<ProgramMemory> program = read_program_memory(root.path());
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(program->proportional, 26 * kKiB);
+  EXPECT_EQ(program->own, 4 * kKiB);
+  EXPECT_EQ(program->file, 84 * kKiB);
+}
+
+TEST(ProcessMemory, OfThisProgramThereIsSomething) {
+  const Result<ProgramMemory> program = read_program_memory();
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_GT(program->file, 0);
+  EXPECT_GT(program->own, 0);
+  EXPECT_GT(program->proportional, 0);
+}
+
 TEST(ProcessMemory, PagesCountOnceTheyAreTouched) {
   const auto map = MappedMemory::create({.bytes = 1 * kMiB, .huge_pages = false, .purpose = "a"});
   ASSERT_TRUE(map);

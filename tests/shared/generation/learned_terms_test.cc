@@ -86,6 +86,8 @@ TEST(LearnedTerms, OnCpusTheMostThatAnyLaunchHasSeenOfAProcessCounts) {
   ASSERT_EQ(terms.size(), 1U);
   EXPECT_EQ(terms[0].bytes, 6 * kMiB);
   EXPECT_EQ(terms[0].from, "generation 4");
+  // A whole MiB would be a hundredth of a small model.
+  EXPECT_EQ(bytes_of(learned({seen(3, 4 * kMiB + 1)}), "process"), 4 * kMiB + 256 * kKiB);
 }
 
 TEST(LearnedTerms, ComeFromTheNewestLaunchThatMeasuredAnything) {
