@@ -1,8 +1,11 @@
 #include "shared/memory/layout_window.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,6 +13,7 @@
 
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_fit.h"
+#include "shared/options/assumption.h"
 #include "shared/options/option_table.h"
 
 namespace plimsoll {
@@ -115,12 +119,25 @@ class LayoutFinder {
   std::string beyond_;         // what stands against the value after the last trial
 };
 
+// Figures of one rank, which are others where more or fewer ranks divide the model.
+constexpr std::array<std::string_view, 6> kOfARank = {"weights", "kv-token", "absorbed",
+                                                      "vision",  "draft",    "draft-kv-token"};
+
+bool is_of_these_ranks(const Options& options) {
+  const auto assumed = parse_assumptions(options.assume);
+  return assumed && std::ranges::any_of(*assumed, [](const Assumption& one) {
+           return std::ranges::find(kOfARank, one.term) != kOfARank.end();
+         });
+}
+
 }  // namespace
 
 void add_layout_windows(const PlanQuestion& question, const PlanProblem& problem,
                         MemoryWindow& window) {
   PackedWeights packed;
-  window.options.push_back(LayoutFinder(question, problem, &Options::tp, packed).find());
+  if (!is_of_these_ranks(question.options.values)) {
+    window.options.push_back(LayoutFinder(question, problem, &Options::tp, packed).find());
+  }
   window.options.push_back(LayoutFinder(question, problem, &Options::dp, packed).find());
 }
 

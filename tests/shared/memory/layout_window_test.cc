@@ -48,6 +48,18 @@ TEST(LayoutWindow, BeginsWhereARanksShareIsSmallEnough) {
   EXPECT_EQ(tp->binds_low, "what each rank would hold, with KV of one request");
 }
 
+TEST(LayoutWindow, SaysNothingOfOtherRanksWhereARanksShareIsGiven) {
+  for (const char* given : {"weights=2GiB", "kv-token=4096B"}) {
+    const MemoryWindow window = window_of(gpus(8, 6 * kGiB), make_llama_spec(llama3_8b_shape()),
+                                          {"--tp=8", std::string("--assume=") + given});
+    EXPECT_EQ(window.find("tp"), nullptr) << "at tp 1 a rank would hold eight times as much";
+    EXPECT_NE(window.find("dp"), nullptr);
+  }
+  const MemoryWindow window = window_of(gpus(8, 6 * kGiB), make_llama_spec(llama3_8b_shape()),
+                                        {"--tp=8", "--assume=context=200MiB"});
+  EXPECT_NE(window.find("tp"), nullptr);
+}
+
 TEST(LayoutWindow, IsTheRunNearestToWhatWasAsked) {
   // Groups of four experts' ranks: other numbers of ranks are none.
   const MemoryWindow window =
