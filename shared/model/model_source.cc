@@ -111,6 +111,11 @@ bool is_description(const std::filesystem::path& path) {
 Result<ModelSpec> read_model(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) return read_folder(path);
+  if (path.string().ends_with(".safetensors.index.json")) {
+    return invalid(
+        "it lists the tensors of a model in safetensors files and does not say what kind of model "
+        "it is; give the folder with its config.json");
+  }
   if (path.extension() == ".json") {
     HfConfig config = TRY(read_config(path));
     return from_config(std::move(config), folder_name(path.parent_path()));

@@ -54,6 +54,22 @@ TEST(ModelInput, SaysWhichFileIsMissing) {
   EXPECT_NE(models.error().message.find("/no/such/model.gguf"), std::string::npos);
 }
 
+TEST(ModelInput, ANameOfAHubIsNoPath) {
+  Options options;
+  options.model = "meta-llama/Llama-3.1-8B-Instruct";
+  Machine machine;
+  for (const int devices : {0, 1}) {
+    machine.devices.resize(static_cast<std::size_t>(devices));
+    const auto models = read_plan_models(options, machine);
+    ASSERT_FALSE(models);
+    EXPECT_EQ(models.error().code, Code::not_found);
+    EXPECT_NE(models.error().message.find("config.json"), std::string::npos)
+        << models.error().message;
+  }
+  options.model = "models/absent.gguf";
+  EXPECT_EQ(read_plan_models(options, {}).error().message.find("by its name"), std::string::npos);
+}
+
 TEST(ModelInput, AFolderIsRefusedForCpuRanksWithWhatWouldWork) {
   const TempFolder folder;
   Options options;

@@ -59,6 +59,16 @@ TEST(ModelSource, ADamagedConfigNamesFileAndPlace) {
       << model.error().message;
 }
 
+TEST(ModelSource, AnIndexOfSafetensorsIsNoConfig) {
+  const TempFolder folder;
+  const auto path = folder.path() / "model.safetensors.index.json";
+  ASSERT_TRUE(write_file(path, R"({"weight_map":{}})"));
+  const auto model = read_model(path);
+  ASSERT_FALSE(model);
+  EXPECT_NE(model.error().message.find("config.json"), std::string::npos) << model.error().message;
+  EXPECT_EQ(model.error().message.find("model_type"), std::string::npos);
+}
+
 TEST(ModelSource, ASafetensorsFileAloneIsRefused) {
   const auto model = read_model("/models/model.safetensors");
   ASSERT_FALSE(model);
