@@ -87,6 +87,28 @@ void note_graphs(const PlanProblem& problem, const Fit& fit, std::vector<std::st
                   grouped(freed / in.ranks.front().kv_token_bytes)));
 }
 
+// Requests that share so little KV that most would wait anyway; what they take, graphs and logits,
+// fewer would leave to KV.
+constexpr Tokens kKvOfARequestLeast = 1024;
+constexpr std::int64_t kFewRequests = 8;
+void note_requests(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
+  const std::int64_t requests = fit.step.max_running_requests;
+  const Tokens tokens = fit.kv_blocks * kKvBlockTokens;
+  const bool is_given = problem.fit.max_running_requests || problem.fit.max_total_tokens ||
+                        problem.fit.rule == KvRule::bytes;
+  if (is_given || requests <= kFewRequests || tokens / requests >= kKvOfARequestLeast) return;
+  FitInputs few = problem.fit;
+  few.max_running_requests = kFewRequests;
+  const Fit other = decide_fit(few);
+  const bool is_worth_it = other.fits && other.kv_blocks >= fit.kv_blocks + fit.kv_blocks / 5;
+  if (!is_worth_it) return;
+  notes.push_back(
+      fmt::format("{} running requests have {} tokens of KV each: --max-running-requests {} leaves "
+                  "KV {} tokens instead of {}",
+                  requests, grouped(tokens / requests), kFewRequests,
+                  grouped(other.kv_blocks * kKvBlockTokens), grouped(tokens)));
+}
+
 // What only ranks on devices have.
 void note_devices(const PlanProblem& problem, const Fit& fit, std::vector<std::string>& notes) {
   const FitInputs& in = problem.fit;
@@ -96,6 +118,7 @@ void note_devices(const PlanProblem& problem, const Fit& fit, std::vector<std::s
                                 grouped(fit.step.step_tokens_max), grouped(asked)));
   }
   note_graphs(problem, fit, notes);
+  note_requests(problem, fit, notes);
   const auto lacks_total = [](const RankShape& rank) {
     return !rank.device->cuda_total && !rank.device->is_simulated && !rank.device->is_unified;
   };
@@ -296,6 +319,12 @@ Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
   if (problem.fit.rule != KvRule::demand) plan.auto_choice = find_auto_choice(problem.fit);
   if (fit.fits) {
     plan.decisions.notes = notes_of(problem, fit);
+    if (draft != nullptr && draft->vocab != model.vocab) {
+      plan.decisions.notes.push_back(
+          fmt::format("the draft model's vocabulary has {} tokens and the model's {}: only a draft "
+                      "that was made for this model can do that",
+                      grouped(draft->vocab), grouped(model.vocab)));
+    }
   } else {
     const PlanQuestion question{
         .machine = machine, .model = model, .options = options, .draft = draft};
