@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cuda/cuda_backend.h"
 #include "shared/memory/collective_bytes.h"
 #include "worker/collective/ipc_collective.h"
 #include "worker/collective/shm_collective.h"
@@ -28,6 +29,7 @@ Result<RankCollective> make_rank_collective(RankCollectiveParts parts) {
                                .rank = parts.rank,
                                .host = std::move(made.collective),
                                .runtime = parts.runtime,
+                               .norms = &norm_sink(*parts.backend),
                                .sockets = std::move(parts.sockets),
                                .buffer_bytes = launched.on_host_cuda ? kHostIpcBytes : kIpcBytes}));
   const Bytes taken = before - TRY(parts.runtime->memory()).free;

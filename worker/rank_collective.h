@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/backend.h"
 #include "kernels/cuda/device_runtime.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
@@ -19,7 +20,8 @@ struct RankCollectiveParts {
   std::span<std::byte> segment_memory;
   int rank = 0;
   PeerFds sockets;                         // to the other ranks, in their order
-  cuda::DeviceRuntime* runtime = nullptr;  // of a rank with CUDA kernels
+  cuda::DeviceRuntime* runtime = nullptr;  // of a rank with CUDA kernels, like the next
+  Backend* backend = nullptr;
 };
 
 struct RankCollective {

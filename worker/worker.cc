@@ -241,7 +241,8 @@ Status Worker::join_group(Rank::Setup& setup, cuda::DeviceRuntime* runtime) {
                                                   .segment_memory = segment_memory_->bytes(),
                                                   .rank = static_cast<int>(arguments_.rank),
                                                   .sockets = std::move(peers_),
-                                                  .runtime = runtime}));
+                                                  .runtime = runtime,
+                                                  .backend = setup.backend.get()}));
   setup.collective = std::move(made.collective);
   setup.shared_memory = made.memory;
   return {};

@@ -5,9 +5,13 @@
 // pair. Partials are f64, what comes of them f32. All blocks of a launch must be resident: each
 // waits for the same block of the other ranks.
 //
+// all_reduce_norm is one shot and then the norm that rms_norm.cu computes, with its bits: a block
+// has whole tokens.
+//
 // A call that a peer does not come to within the deadline, or that the host aborts, says so in the
 // host's memory, and all later calls of this rank do nothing.
 #include "kernels/cuda/ipc_protocol.cuh"
+#include "kernels/cuda/rms_norm.cuh"
 
 namespace plimsoll::cuda {
 namespace {
@@ -112,6 +116,21 @@ KERNEL(all_reduce_staged, AllReduceArguments, 512) {
   SHARED(std::uint32_t, has_failed, [1]);
   take_part(args.group, has_failed, [&](BlockTeam& team, std::uint64_t epoch) {
     ipc_staged(team, args.group, call_of(args, epoch));
+  });
+}
+
+KERNEL(all_reduce_norm, AllReduceNormArguments, 256) {
+  SHARED(std::uint32_t, has_failed, [1]);
+  SHARED(float, of_warp, [8]);
+  take_part(args.sum.group, has_failed, [&](BlockTeam& team, std::uint64_t epoch) {
+    IpcCall call = call_of(args.sum, epoch);
+    call.unit = call.pairs / args.tokens;
+    if (!ipc_one_shot(team, args.sum.group, call)) return;
+    const IpcRange share = ipc_share(team, 0, call.pairs, call.unit);
+    for (std::int64_t pair = share.begin; pair < share.end; pair += call.unit) {
+      __syncthreads();  // all have summed, and read the last token's of_warp
+      norm_token(args.norm, pair / call.unit, of_warp);
+    }
   });
 }
 

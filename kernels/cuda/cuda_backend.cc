@@ -35,7 +35,7 @@ void require(const Status& status) {
 
 std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
-class CudaBackend final : public Backend, public DeviceMemory {
+class CudaBackend final : public Backend, public DeviceMemory, public cuda::NormSink {
  public:
   explicit CudaBackend(std::unique_ptr<cuda::DeviceRuntime> runtime)
       : runtime_(std::move(runtime)), upload_(*runtime_) {}
@@ -80,6 +80,7 @@ class CudaBackend final : public Backend, public DeviceMemory {
   void attention(const AttentionCall& call) override;
   void copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) override;
   Result<TensorView> read(TensorView from, std::span<float> to) override;
+  cuda::NormArguments take_norm(TensorView in, Norm norm, const PackedMatrix& weight) override;
   bool can_record() const override { return true; }
   Status record(std::int64_t rows, const std::function<Status()>& step) override;
   Result<TensorView> replay(const DecodeInputs& inputs) override;
@@ -94,7 +95,8 @@ class CudaBackend final : public Backend, public DeviceMemory {
   template <typename T>
   T* stage(Staging& staging);
   void copy_words(std::span<const std::int32_t> words, Staging& staging, std::int32_t* to);
-  void normalise(const LinearCall& call, bool wants_quants, bool wants_values);
+  cuda::NormArguments norm_arguments(TensorView in, Norm norm, const PackedMatrix& weight) const;
+  void normalise(const LinearCall& call);
   void multiply(const LinearCall& call, std::size_t index, std::int64_t first_row);
   void load_step(std::span<const SequenceRows> sequences, std::int64_t heads_per_kv_head);
   void store(const AttentionCall& call, const cuda::KvPages& pages);
@@ -108,6 +110,7 @@ class CudaBackend final : public Backend, public DeviceMemory {
   BackendLimits limits_;
   cuda::Workspace space_;
   Staging ids_, rows_, tables_;
+  std::optional<cuda::TakenNorm> taken_norm_;
   // That attention was called for.
   std::int64_t last_layer_ = std::numeric_limits<std::int64_t>::max();
   cuda::StepCounts counts_;  // of the step in the tables
@@ -180,6 +183,7 @@ void CudaBackend::copy_words(std::span<const std::int32_t> words, Staging& stagi
 void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t> ids, float scale,
                         TensorView out) {
   require(check_embed(table, ids, out));
+  taken_norm_.reset();
   CHECK(table.parts.size() == 1 && std::ssize(ids) <= limits_.tokens_max);
   if (ids.empty()) return;
   copy_words(ids, ids_, space_.ids);
@@ -198,6 +202,7 @@ void CudaBackend::embed(const PackedMatrix& table, std::span<const std::int32_t>
 
 void CudaBackend::copy_rows(TensorView in, std::span<const std::int32_t> rows, TensorView out) {
   CHECK(std::ssize(rows) == out.rows && in.cols == out.cols && out.rows <= limits_.tokens_max);
+  taken_norm_.reset();
   if (rows.empty()) return;
   copy_words(rows, rows_, space_.rows);
   runtime_->launch(Kernel::copy_rows,
@@ -226,24 +231,40 @@ Result<TensorView> CudaBackend::read(TensorView from, std::span<float> to) {
   return f32_view(to.data(), from.rows, from.cols);
 }
 
-void CudaBackend::normalise(const LinearCall& call, bool wants_quants, bool wants_values) {
+cuda::NormArguments CudaBackend::norm_arguments(TensorView in, Norm norm,
+                                                const PackedMatrix& weight) const {
+  const auto quantised = [](const PackedPart& part) {
+    return cuda::is_quantised(cuda::weight_format(part.dtype));
+  };
+  return {.in = in.f32(),
+          .in_stride = in.stride,
+          .weight = norm.weight,
+          .eps = norm.eps,
+          .cols = narrow(in.cols),
+          .quants = std::ranges::any_of(weight.parts, quantised) ? space_.quants : nullptr,
+          .scales = space_.scales,
+          .values = std::ranges::all_of(weight.parts, quantised) ? nullptr : space_.values,
+          .added = nullptr,
+          .added_stride = 0,
+          .cleared = nullptr};
+}
+
+cuda::NormArguments CudaBackend::take_norm(TensorView in, Norm norm, const PackedMatrix& weight) {
+  taken_norm_ = cuda::TakenNorm::of(in, norm);
+  return norm_arguments(in, norm, weight);
+}
+
+void CudaBackend::normalise(const LinearCall& call) {
+  const auto taken = std::exchange(taken_norm_, std::nullopt);
+  if (taken == cuda::TakenNorm::of(call.in, call.norm)) return;
   runtime_->launch(Kernel::rms_norm,
                    {.grid = {static_cast<unsigned>(call.in.rows)}, .block = {kRowThreads}},
-                   cuda::NormArguments{.in = call.in.f32(),
-                                       .in_stride = call.in.stride,
-                                       .weight = call.norm.weight,
-                                       .eps = call.norm.eps,
-                                       .cols = narrow(call.in.cols),
-                                       .quants = wants_quants ? space_.quants : nullptr,
-                                       .scales = space_.scales,
-                                       .values = wants_values ? space_.values : nullptr,
-                                       .added = nullptr,
-                                       .added_stride = 0,
-                                       .cleared = nullptr});
+                   norm_arguments(call.in, call.norm, *call.weight));
 }
 
 void CudaBackend::add_normed(TensorView in, Norm norm, TensorView out) {
   require(check_add_normed(in, norm, out));
+  taken_norm_.reset();
   if (in.rows == 0) return;
   runtime_->launch(Kernel::rms_norm,
                    {.grid = {static_cast<unsigned>(in.rows)}, .block = {kRowThreads}},
@@ -320,10 +341,7 @@ void CudaBackend::linear(const LinearCall& call) {
                  "), which the CUDA backend cannot multiply yet; use --devices cpu"));
     return;
   }
-  const auto quantised = [](const PackedPart& part) {
-    return cuda::is_quantised(cuda::weight_format(part.dtype));
-  };
-  normalise(call, std::ranges::any_of(parts, quantised), !std::ranges::all_of(parts, quantised));
+  normalise(call);
   std::int64_t first_row = 0;
   for (std::size_t i = 0; i < (is_pair ? 1 : parts.size()); ++i) {
     multiply(call, i, first_row);
@@ -351,6 +369,7 @@ void CudaBackend::load_step(std::span<const SequenceRows> sequences,
 
 void CudaBackend::attention(const AttentionCall& call) {
   require(check_attention(call, limits_));
+  taken_norm_.reset();
   if (call.qkv.rows == 0) return;
   if (call.cache->type != KvType::f16) {
     fail(invalid("the CUDA backend keeps keys and values as f16, not " +
@@ -470,6 +489,8 @@ Result<TensorView> CudaBackend::replay(const DecodeInputs& inputs) {
 }
 
 }  // namespace
+
+cuda::NormSink& norm_sink(Backend& backend) { return dynamic_cast<CudaBackend&>(backend); }
 
 std::unique_ptr<Backend> make_cuda_backend(std::unique_ptr<cuda::DeviceRuntime> runtime) {
   return std::make_unique<CudaBackend>(std::move(runtime));

@@ -10,8 +10,12 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device_runtime.h"
+#include "kernels/cuda/norm_sink.h"
 
 namespace plimsoll {
+
+// REQUIRES: a backend that make_cuda_backend() made.
+cuda::NormSink& norm_sink(Backend& backend);
 
 std::unique_ptr<Backend> make_cuda_backend(std::unique_ptr<cuda::DeviceRuntime> runtime);
 

@@ -72,6 +72,10 @@ class DeviceRuntime {
   virtual Result<std::span<std::byte>> show_host(std::span<std::byte> memory,
                                                  const std::string& purpose) = 0;
 
+  // The stream as the driver's library has it, for other libraries; nullptr where there is no
+  // driver.
+  virtual void* native_stream() { return nullptr; }
+
   virtual void copy_in(void* device, const void* host, std::size_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::size_t bytes) = 0;
   // REQUIRES: `arguments` is the kernel's struct. It is read before this returns.

@@ -57,6 +57,7 @@ class DriverRuntime final : public DeviceRuntime {
                                            const std::string& purpose) override;
   Result<std::span<std::byte>> show_host(std::span<std::byte> memory,
                                          const std::string& purpose) override;
+  void* native_stream() override { return stream_; }
   void copy_in(void* device, const void* host, std::size_t bytes) override;
   void copy_out(void* host, const void* device, std::size_t bytes) override;
   void launch_bytes(Kernel kernel, const LaunchShape& shape,

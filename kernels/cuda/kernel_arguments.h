@@ -185,4 +185,18 @@ struct AllReduceArguments {
   std::int64_t pairs;  // of elements
 };
 
+// The same, and then the norm of what `accumulate` has become: of `tokens` rows, norm.in.
+struct AllReduceNormArguments {
+  AllReduceArguments sum;
+  std::int32_t tokens;
+  NormArguments norm;
+};
+
+// accumulate += sums.
+struct AddSumsArguments {
+  const double* sums;
+  float* accumulate;
+  std::int64_t count;
+};
+
 }  // namespace plimsoll::cuda

@@ -33,7 +33,9 @@
   X(attention_merge, MergeArguments)                          \
   X(all_reduce_one_shot, AllReduceArguments)                  \
   X(all_reduce_two_shot, AllReduceArguments)                  \
-  X(all_reduce_staged, AllReduceArguments)
+  X(all_reduce_staged, AllReduceArguments)                    \
+  X(all_reduce_norm, AllReduceNormArguments)                  \
+  X(add_sums, AddSumsArguments)
 // clang-format on
 
 namespace plimsoll::cuda {
@@ -53,7 +55,7 @@ inline constexpr std::size_t kKernelCount = sizeof(kKernelNames) / sizeof(kKerne
 
 // Whose blocks wait for those of other devices: all of a launch must run at once.
 constexpr bool waits_for_peers(Kernel kernel) {
-  return kernel >= Kernel::all_reduce_one_shot && kernel <= Kernel::all_reduce_staged;
+  return kernel >= Kernel::all_reduce_one_shot && kernel <= Kernel::all_reduce_norm;
 }
 
 inline const char* kernel_name(Kernel kernel) {

@@ -115,6 +115,7 @@ std::int64_t reduce_blocks(const ReduceSize& size, Bytes bytes) {
 }
 
 constexpr std::int64_t kReduceThreadsMax = 512;
+constexpr unsigned kNormThreads = 256;  // as rms_norm has them, or sums have other bits
 
 }  // namespace
 
@@ -135,6 +136,23 @@ ChosenReduce choose_all_reduce(const ReduceSize& size) {
   chosen.shape.block.x = grid_size(std::clamp<std::int64_t>(
       round_up(ceil_div(chosen.pairs, blocks), 32), 32, kReduceThreadsMax));
   return chosen;
+}
+
+std::optional<ChosenReduce> choose_all_reduce_norm(const ReduceSize& size, std::int64_t tokens) {
+  ChosenReduce chosen = choose_all_reduce(size);
+  if (chosen.kernel != Kernel::all_reduce_one_shot || chosen.pairs < size.pairs)
+    return std::nullopt;
+  chosen.kernel = Kernel::all_reduce_norm;
+  chosen.shape.grid.x = grid_size(std::min<std::int64_t>(tokens, kIpcBlocksMax));
+  chosen.shape.block.x = kNormThreads;
+  return chosen;
+}
+
+LaunchShape add_sums_shape(std::int64_t count) {
+  constexpr std::int64_t kThreads = 256;
+  constexpr std::int64_t kBlocksMax = 1024;
+  return {.grid = {grid_size(std::min(ceil_div(count, kThreads), kBlocksMax))},
+          .block = {grid_size(kThreads)}};
 }
 
 }  // namespace plimsoll::cuda

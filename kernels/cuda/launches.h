@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kernels/cuda/device_runtime.h"
 #include "kernels/cuda/ipc_layout.cuh"
@@ -55,5 +56,10 @@ struct ChosenReduce {
 };
 // The same on every rank, or they wait for each other for ever.
 ChosenReduce choose_all_reduce(const ReduceSize& size);
+// With the norm of `tokens` rows in the same kernel: where one launch in one shot takes all of the
+// message.
+std::optional<ChosenReduce> choose_all_reduce_norm(const ReduceSize& size, std::int64_t tokens);
+
+LaunchShape add_sums_shape(std::int64_t count);
 
 }  // namespace plimsoll::cuda

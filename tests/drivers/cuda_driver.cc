@@ -39,6 +39,12 @@ EXPORT std::size_t fake_cuda_held() {
   return held;
 }
 
+// Of other libraries that work on a stream.
+EXPORT void fake_cuda_enqueue(int (*work)(void*), void* argument, void (*drop)(void*)) {
+  device().kept.emplace_back(argument, drop);
+  enqueue([work, argument] { return work(argument); });
+}
+
 CuResult cuInit(unsigned) {
   Device& on = device();
   if (const char* fail = std::getenv("FAKE_CUDA_FAIL"); fail != nullptr && !on.is_started) {

@@ -115,7 +115,7 @@ class Gpu(SystemTest):
         with Deployment(self.model, *SMALL, "--cpu-path", "scalar") as server:
             want = answers(server)
         with Deployment(self.model, *SMALL, "--devices", "cuda:host", "--tp", 2) as server:
-            self.assertIn("adds up by ipc", str(server.status()))
+            self.assertIn("adds up by fused", str(server.status()))
             on_host = answers(server)
         for (want_text, want_values), (text, values) in zip(want, on_host):
             self.assertEqual(text, want_text)

@@ -89,7 +89,7 @@ TEST_P(CudaHost, AModelHasTheLogitsOfTheCpu) {
   RecordProperty("worst", std::to_string(worst));
 }
 
-TEST(CudaHostRanks, AddUpToTheLogitsOfTheCpuRecordedOrNot) {
+TEST(CudaHostRanks, AddUpToTheLogitsOfTheCpuWithTheSameBitsFusedAndRecorded) {
   const TempFolder folder;
   TinyModel shape;
   shape.hidden = 256;
@@ -99,16 +99,21 @@ TEST(CudaHostRanks, AddUpToTheLogitsOfTheCpuRecordedOrNot) {
   RankGroup cpu(options_for(*model, false));
   const auto want = logits_of(cpu);
   std::vector<std::vector<float>> first;
-  for (const std::int64_t recorded : {0, 2}) {
+  struct Way {
+    bool fuses_norms = false;
+    std::int64_t recorded_rows_max = 0;
+  };
+  for (const Way& way : {Way{}, Way{.fuses_norms = true}, Way{true, 2}}) {
     RankGroup::Options options = options_for(*model, false);
     options.ranks = 2;
-    options.recorded_rows_max = recorded;
+    options.fuses_norms = way.fuses_norms;
+    options.recorded_rows_max = way.recorded_rows_max;
     options.make_runtime = [] {
       return cuda::make_host_runtime(
           {.memory = 64 * kMiB, .seed = 2, .spin_deadline = seconds(120)});
     };
     RankGroup cuda(options);
-    EXPECT_EQ(cuda.rank(0).collective().name(), "ipc");
+    EXPECT_EQ(cuda.rank(0).collective().name(), way.fuses_norms ? "fused" : "ipc");
     const auto got = logits_of(cuda);
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t row = 0; row < want.size(); ++row) {
@@ -116,8 +121,8 @@ TEST(CudaHostRanks, AddUpToTheLogitsOfTheCpuRecordedOrNot) {
         ASSERT_NEAR(got[row][i], want[row][i], kTolerance) << "row " << row;
       }
     }
-    if (recorded == 0) first = got;
-    EXPECT_EQ(got, first) << "with recordings";
+    if (first.empty()) first = got;
+    EXPECT_EQ(got, first) << "other bits where norms are fused or steps recorded";
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/host_runtime.h"
 #include "shared/base/shared_block.h"
 #include "shared/memory/collective_bytes.h"
@@ -56,10 +57,12 @@ TEST(RankCollective, RanksWithCudaKernelsShareBuffersOnTheirDevices) {
   Group group(3);
   group.launched.on_host_cuda = true;
   EXPECT_TRUE(all_passed(run_ranks(3, [&](int rank) {
-    const auto runtime =
+    auto runtime =
         cuda::make_host_runtime({.memory = 8 * kMiB, .seed = 2, .spin_deadline = seconds(120)});
     RankCollectiveParts parts = group.parts_of(rank);
     parts.runtime = runtime.get();
+    const auto backend = make_cuda_backend(std::move(runtime));
+    parts.backend = backend.get();
     const auto made = make_rank_collective(std::move(parts));
     ASSERT_TRUE(made) << made.error().message;
     EXPECT_TRUE(made->collective->is_on_device());

@@ -118,7 +118,8 @@ void RankGroup::start() {
   for (const auto& rank : ranks_) ASSERT_NE(rank, nullptr);
 }
 
-std::unique_ptr<Collective> RankGroup::make_collective(int index, cuda::DeviceRuntime* runtime) {
+std::unique_ptr<Collective> RankGroup::make_collective(int index, cuda::DeviceRuntime* runtime,
+                                                       Backend& backend) {
   if (options_.ranks == 1) return make_single_collective();
   ShmCollectiveOptions options;
   options.rank = index;
@@ -130,6 +131,7 @@ std::unique_ptr<Collective> RankGroup::make_collective(int index, cuda::DeviceRu
                              .rank = index,
                              .host = std::move(*collective),
                              .runtime = runtime,
+                             .norms = options_.fuses_norms ? &norm_sink(backend) : nullptr,
                              .sockets = std::move(sockets_[static_cast<std::size_t>(index)]),
                              .buffer_bytes = kHostIpcBytes});
   }
@@ -149,7 +151,7 @@ void RankGroup::start_rank(int index, const ModelSpec& spec, const ShardPlan& sh
                  : options_.make_backend ? Result(options_.make_backend())
                                          : make_cpu_backend(backend_options);
   ASSERT_TRUE(backend) << backend.error().message;
-  auto collective = make_collective(index, device);
+  auto collective = make_collective(index, device, **backend);
   ASSERT_NE(collective, nullptr);
   Rank::Setup setup{.model_path = options_.model,
                     .shards = shards,

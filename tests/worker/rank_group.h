@@ -35,6 +35,7 @@ class RankGroup {
     std::function<std::unique_ptr<Backend>()> make_backend = {};  // in place of the CPU's
     // The same, of CUDA kernels on what it makes; ranks add up over each other's memory.
     std::function<std::unique_ptr<cuda::DeviceRuntime>()> make_runtime = {};
+    bool fuses_norms = true;  // with the sums
     DecoderLimits limits = {.rows_max = 128, .logit_rows_max = 128, .context_length = 256};
     Blocks kv_blocks = 64;
     std::int64_t sequences_max = 16;
@@ -82,7 +83,8 @@ class RankGroup {
 
   void start();
   void start_rank(int index, const ModelSpec& spec, const ShardPlan& shards);
-  std::unique_ptr<Collective> make_collective(int index, cuda::DeviceRuntime* runtime);
+  std::unique_ptr<Collective> make_collective(int index, cuda::DeviceRuntime* runtime,
+                                              Backend& backend);
 
   Options options_;
   std::optional<SharedBlock> memory_;

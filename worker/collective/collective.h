@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/backend.h"
 #include "kernels/tensor.h"
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
@@ -31,6 +32,18 @@ class Collective {
   // order, then the residual, all in f64 and rounded once; the same bits on every rank whose
   // `accumulate` was the same. [rows, cols] both, f64 and f32; they may not overlap.
   virtual Status all_reduce_add(SumsView partial, TensorView accumulate) = 0;
+
+  // The linear that takes `accumulate` next, if that is the next call of the backend.
+  struct NextLinear {
+    Norm norm;
+    const PackedMatrix* weight = nullptr;
+  };
+  // The same, in one with that linear's norm, where the backend can.
+  virtual Status all_reduce_add_norm(SumsView partial, TensorView accumulate,
+                                     const NextLinear& next) {
+    (void)next;
+    return all_reduce_add(partial, accumulate);
+  }
 
   // Columns of a matrix to rank 0: mine is [rows, cols_of_rank[rank()]]; on rank 0, `all` is
   // [rows, sum of cols_of_rank] and gets the ranks' columns side by side in rank order; elsewhere

@@ -22,10 +22,12 @@ class IpcCollective final : public Collective {
 
   int rank() const override { return parts_.rank; }
   int size() const override { return parts_.segment.ranks(); }
-  std::string_view name() const override { return "ipc"; }
+  std::string_view name() const override { return parts_.norms == nullptr ? "ipc" : "fused"; }
   bool is_on_device() const override { return true; }
 
   Status all_reduce_add(SumsView partial, TensorView accumulate) override;
+  Status all_reduce_add_norm(SumsView partial, TensorView accumulate,
+                             const NextLinear& next) override;
   Status gather(TensorView mine, std::span<const std::int64_t> cols_of_rank,
                 TensorView all) override {
     TRY(check_calls());
@@ -41,7 +43,14 @@ class IpcCollective final : public Collective {
  private:
   // That the calls which have run have ended.
   Status check_calls();
+  Status check_call(const SumsView& partial, const TensorView& accumulate) const;
   Status open_buffers();
+  cuda::ReduceSize size_of(const SumsView& partial) const {
+    return {.ranks = size(),
+            .pairs = partial.rows * partial.cols / 2,
+            .half_bytes = group_.half_bytes,
+            .link = parts_.link};
+  }
   Bytes half_bytes() const {
     const Bytes halves = parts_.buffer_bytes - cuda::kIpcFlagBytes - kHalfAlignment;
     return halves / 2 / kHalfAlignment * kHalfAlignment;
@@ -90,22 +99,46 @@ Status IpcCollective::open_buffers() {
   return {};
 }
 
-Status IpcCollective::all_reduce_add(SumsView partial, TensorView accumulate) {
+Status IpcCollective::check_call(const SumsView& partial, const TensorView& accumulate) const {
   CHECK(partial.rows == accumulate.rows && partial.cols == accumulate.cols);
   CHECK(partial.stride == partial.cols && accumulate.stride == accumulate.cols);
   CHECK(partial.cols % 2 == 0);
-  const std::int64_t pairs = partial.rows * partial.cols / 2;
-  if (pairs == 0) return {};
-  const cuda::ChosenReduce chosen = cuda::choose_all_reduce(
-      {.ranks = size(), .pairs = pairs, .half_bytes = group_.half_bytes, .link = parts_.link});
-  for (std::int64_t begin = 0; begin < pairs; begin += chosen.pairs) {
+  if (!parts_.segment.aborted()) return {};
+  return unavailable(fmt::format("all_reduce_add on rank {}: the replica was aborted: {}", rank(),
+                                 parts_.segment.abort_reason()));
+}
+
+Status IpcCollective::all_reduce_add(SumsView partial, TensorView accumulate) {
+  TRY(check_call(partial, accumulate));
+  const cuda::ReduceSize size = size_of(partial);
+  if (size.pairs == 0) return {};
+  const cuda::ChosenReduce chosen = cuda::choose_all_reduce(size);
+  for (std::int64_t begin = 0; begin < size.pairs; begin += chosen.pairs) {
     parts_.runtime->launch(
         chosen.kernel, chosen.shape,
         cuda::AllReduceArguments{.group = group_,
                                  .partial = partial.data + 2 * begin,
                                  .accumulate = accumulate.f32() + 2 * begin,
-                                 .pairs = std::min(chosen.pairs, pairs - begin)});
+                                 .pairs = std::min(chosen.pairs, size.pairs - begin)});
   }
+  return {};
+}
+
+Status IpcCollective::all_reduce_add_norm(SumsView partial, TensorView accumulate,
+                                          const NextLinear& next) {
+  TRY(check_call(partial, accumulate));
+  const cuda::ReduceSize size = size_of(partial);
+  if (size.pairs == 0) return {};
+  const auto chosen = cuda::choose_all_reduce_norm(size, partial.rows);
+  if (parts_.norms == nullptr || !chosen) return all_reduce_add(partial, accumulate);
+  parts_.runtime->launch(chosen->kernel, chosen->shape,
+                         cuda::AllReduceNormArguments{
+                             .sum = {.group = group_,
+                                     .partial = partial.data,
+                                     .accumulate = accumulate.f32(),
+                                     .pairs = size.pairs},
+                             .tokens = static_cast<std::int32_t>(partial.rows),
+                             .norm = parts_.norms->take_norm(accumulate, next.norm, *next.weight)});
   return {};
 }
 

@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/device_runtime.h"
 #include "kernels/cuda/launches.h"
+#include "kernels/cuda/norm_sink.h"
 #include "shared/base/clock.h"
 #include "shared/base/replica_segment.h"
 #include "worker/collective/collective.h"
@@ -24,6 +25,7 @@ struct IpcCollectiveParts {
   int rank = 0;
   std::unique_ptr<Collective> host;  // the same ranks', of host memory
   cuda::DeviceRuntime* runtime = nullptr;
+  cuda::NormSink* norms = nullptr;  // of the runtime's backend; none: no kernel norms what it sums
   PeerFds sockets;
   Bytes buffer_bytes = 0;  // that the plan has for it
   cuda::PeerLink link = cuda::PeerLink::pcie;

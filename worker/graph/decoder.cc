@@ -109,26 +109,33 @@ Status Decoder::run_layer(std::int64_t index, const Input& input, TensorView x) 
                              .window = has_window ? parts_.spec->window : 0,
                              .rope = has_window ? parts_.rope.window : parts_.rope.full,
                              .out = attention});
-  TRY(add_over_ranks(layer.attn_output, attention, layer.post_attention_norm, x));
+  const NextLinear feed_forward = {{layer.ffn_norm, eps}, &layer.gate_up};
+  TRY(add_over_ranks(layer.attn_output, attention, layer.post_attention_norm, &feed_forward, x));
   parts_.backend->linear({.in = x,
                           .norm = {layer.ffn_norm, eps},
                           .weight = &layer.gate_up,
                           .epilogue = parts_.family->gate,
                           .out = ffn});
-  return add_over_ranks(layer.ffn_down, ffn, layer.post_ffn_norm, x);
+  if (index + 1 == parts_.spec->layers) {
+    return add_over_ranks(layer.ffn_down, ffn, layer.post_ffn_norm, nullptr, x);
+  }
+  const LayerWeights& after = parts_.weights->layers[static_cast<std::size_t>(index + 1)];
+  const NextLinear attends = {{after.attn_norm, eps}, &after.qkv};
+  return add_over_ranks(layer.ffn_down, ffn, layer.post_ffn_norm, &attends, x);
 }
 
 Status Decoder::add_over_ranks(const PackedMatrix& weight, TensorView in, const float* post_norm,
-                               TensorView x) {
-  if (post_norm == nullptr) return sum_over_ranks(weight, in, x);
+                               const NextLinear* next, TensorView x) {
+  if (post_norm == nullptr) return sum_over_ranks(weight, in, next, x);
   const TensorView branch = parts_.buffers.branch.slice_rows(0, x.rows);
-  TRY(sum_over_ranks(weight, in, branch));
+  TRY(sum_over_ranks(weight, in, nullptr, branch));
   parts_.backend->add_normed(branch, {post_norm, static_cast<float>(parts_.spec->norm_eps)}, x);
   return {};
 }
 
 // x += the sum over ranks of weight · in.
-Status Decoder::sum_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x) {
+Status Decoder::sum_over_ranks(const PackedMatrix& weight, TensorView in, const NextLinear* next,
+                               TensorView x) {
   if (parts_.collective->size() == 1) {
     parts_.backend->linear(
         {.in = in, .norm = {}, .weight = &weight, .epilogue = Epilogue::add, .out = x});
@@ -141,7 +148,8 @@ Status Decoder::sum_over_ranks(const PackedMatrix& weight, TensorView in, Tensor
                           .epilogue = Epilogue::partial,
                           .out = {},
                           .sums = partial});
-  return parts_.collective->all_reduce_add(partial, x);
+  return next == nullptr ? parts_.collective->all_reduce_add(partial, x)
+                         : parts_.collective->all_reduce_add_norm(partial, x, *next);
 }
 
 Result<TensorView> Decoder::run_head(const Input& input, TensorView x) {

@@ -90,10 +90,13 @@ class Decoder {
   Result<TensorView> collect(TensorView own);
 
  private:
-  // x += the sum over ranks of weight · in; normed first where there is a norm.
+  using NextLinear = Collective::NextLinear;
+  // x += the sum over ranks of weight · in; normed first where there is a norm. `next`: what takes
+  // x then, if anything does.
   Status add_over_ranks(const PackedMatrix& weight, TensorView in, const float* post_norm,
+                        const NextLinear* next, TensorView x);
+  Status sum_over_ranks(const PackedMatrix& weight, TensorView in, const NextLinear* next,
                         TensorView x);
-  Status sum_over_ranks(const PackedMatrix& weight, TensorView in, TensorView x);
   Status run_layer(std::int64_t index, const Input& input, TensorView x);
   Result<TensorView> run_head(const Input& input, TensorView x);
 

@@ -165,6 +165,69 @@ TEST(CudaAllReduce, AnAbortOfTheHostEndsTheWait) {
   }
 }
 
+// What a norm of a rank's sums writes.
+struct Normed {
+  explicit Normed(std::int64_t tokens, std::int64_t cols)
+      : weight(random_floats(cols, 5)),
+        quants(static_cast<std::size_t>(tokens * cols)),
+        scales(quants.size() / kSubBlockCols) {}
+  NormArguments arguments(const float* in, std::int64_t cols) {
+    return {.in = in,
+            .in_stride = cols,
+            .weight = weight.data(),
+            .eps = 1e-5F,
+            .cols = static_cast<std::int32_t>(cols),
+            .quants = quants.data(),
+            .scales = scales.data(),
+            .values = nullptr,
+            .added = nullptr,
+            .added_stride = 0,
+            .cleared = nullptr};
+  }
+  bool operator==(const Normed& other) const {
+    return quants == other.quants && std::memcmp(scales.data(), other.scales.data(),
+                                                 scales.size() * sizeof(ActivationScale)) == 0;
+  }
+
+  std::vector<float> weight;
+  std::vector<std::int8_t> quants;
+  std::vector<ActivationScale> scales;
+};
+
+TEST(CudaAllReduce, WithTheNormItHasTheBitsOfASumAndThenANorm) {
+  constexpr std::int64_t kTokens = 5;
+  constexpr std::int64_t kCols = 160;
+  for (const int ranks : kRanksTested) {
+    host_cuda::Executor executor({.seed = 4});
+    Ranks apart(ranks, kTokens * kCols / 2);
+    Ranks fused(ranks, kTokens * kCols / 2);
+    const auto right =
+        apart.add(executor, apart.grids(Kernel::all_reduce_one_shot, {.grid = {2}, .block = {64}}));
+    ASSERT_TRUE(right && *right);
+    std::vector<Normed> normed(static_cast<std::size_t>(ranks), Normed(kTokens, kCols));
+    std::vector<AllReduceNormArguments> arguments(normed.size());
+    std::vector<host_cuda::Grid> grids;
+    for (int r = 0; r < ranks; ++r) {
+      const auto at = static_cast<std::size_t>(r);
+      arguments[at] = {.sum = fused.arguments(r),
+                       .tokens = kTokens,
+                       .norm = normed[at].arguments(fused.arguments(r).accumulate, kCols)};
+      grids.push_back(
+          host_grid(Kernel::all_reduce_norm, {.grid = {3}, .block = {256}}, &arguments[at]));
+    }
+    const auto summed = fused.add(executor, grids);
+    ASSERT_TRUE(summed) << summed.error().message;
+    EXPECT_TRUE(*summed) << ranks << " ranks";
+    Normed want(kTokens, kCols);
+    const NormArguments norm = want.arguments(apart.sums(0).data(), kCols);
+    ASSERT_TRUE(
+        executor.run(host_grid(Kernel::rms_norm, {.grid = {kTokens}, .block = {256}}, &norm)));
+    for (int r = 0; r < ranks; ++r) {
+      EXPECT_TRUE(normed[static_cast<std::size_t>(r)] == want) << "rank " << r << " of " << ranks;
+    }
+  }
+}
+
 TEST(CudaAllReduce, NeedsItsBarriers) {
   // Two of five show only where a wait fails, or between launches, which a stream keeps apart.
   testing_kernels::expect_every_barrier_is_needed(

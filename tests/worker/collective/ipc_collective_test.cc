@@ -187,9 +187,9 @@ TEST(IpcCollective, AnAbortOfTheSegmentEndsWhatWaitsOnTheDevice) {
     }
     std::vector<double> partial(kCols);
     std::vector<float> sum(kCols);
-    ASSERT_TRUE(
-        (*collective)
-            ->all_reduce_add(sums_view(partial.data(), 1, kCols), f32_view(sum.data(), 1, kCols)));
+    // It may know before it calls.
+    (void)(*collective)
+        ->all_reduce_add(sums_view(partial.data(), 1, kCols), f32_view(sum.data(), 1, kCols));
     ASSERT_TRUE(runtime->synchronize());
     const Status met = (*collective)->barrier();
     ASSERT_FALSE(met);
