@@ -33,6 +33,8 @@ constexpr std::size_t kLogBytesMax = 16 * 1024 * 1024;
 // Between two looks at the other sources of events, so that no peer can hold them up.
 constexpr int kMessagesAtOnceMax = 1000;
 constexpr Duration kWaitMax = seconds(60);
+// Children end together, and what they have left is looked for among all processes: once for all.
+constexpr Duration kTidyAfter = milliseconds(150);
 
 std::string random_instance() {
   std::random_device random;
@@ -183,9 +185,8 @@ void Daemon::wait(Duration longest) {
     wanted.push_back({.fd = client, .events = POLLIN, .revents = 0});
   }
   TimePoint until = now() + longest;
-  if (refuser_.open() > 0) until = std::min(until, refuser_.next_deadline());
-  for (const std::optional<TimePoint>& at :
-       {supervisor_.next_deadline(), service_.next_deadline()}) {
+  for (const std::optional<TimePoint>& at : {supervisor_.next_deadline(), service_.next_deadline(),
+                                             refuser_.next_deadline(), tidy_at_}) {
     if (at) until = std::min(until, *at);
   }
   const Duration left = std::max(Duration(until - now()), Duration(0));
@@ -263,12 +264,15 @@ void Daemon::take_endings() {
     ending.mark = mark_of(id);
     if (ending.by_signal && ending.code == SIGKILL) ending.by_oom = oom_.has_killed();
     devices_.examine();
+    if (!tidy_at_) tidy_at_ = now() + kTidyAfter;
     handle(ChildExited{id, ending});
   }
-  tidy();
+  children_.drop_empty_groups();
+  if (tidy_at_ && now() >= *tidy_at_) tidy();
 }
 
 void Daemon::tidy() {
+  tidy_at_.reset();
   for (const std::string& line : children_.tidy()) log(LogLevel::warning, line);
 }
 

@@ -119,6 +119,7 @@ class Daemon {
   std::map<std::int64_t, Segment> segments_;  // by replica
   std::map<std::int64_t, Error> segment_errors_;
   std::deque<Event> events_;
+  std::optional<TimePoint> tidy_at_;
   bool is_dirty_ = false;  // the state is to be saved
   bool is_journal_bad_ = false;
   bool is_state_bad_ = false;

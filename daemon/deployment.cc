@@ -285,8 +285,12 @@ void Deployment::settle(TimePoint now, Actions& out) {
   // Who waits in the listening socket can be served by either generation: let in, only by this one.
   holds_clients_ = setup_.can_go_back && !has_served_ && now < hold_until_;
   publish(out);
+  // While it changes, those that stay prove that another router works; who arrives is asked alone.
+  const bool any_stays = std::any_of(cohorts_.begin(), cohorts_.end(), [this](const Cohort& c) {
+    return is_ready(c) && !is_arriving(c);
+  });
   const bool is_asked_whole = !is_proved_ && (any_ready || !has_served_);
-  if (is_up && is_asked_whole && !is_moving()) probe(now, out);
+  if (is_up && is_asked_whole && (!is_moving() || any_stays)) probe(now, out);
   prove_restarted(is_up && has_served_, now, out);
 }
 

@@ -21,7 +21,7 @@ constexpr int kProofsMax = 3;
 // ---- all replicas ----
 
 void Deployment::probe(TimePoint now, Actions& out) {
-  if (proof_.sequence != 0) return;
+  if (proof_.sequence != 0 || (change_ && change_->proof.sequence != 0)) return;
   if (is_probing_ && now >= probe_at_) {
     probe_result({probe_sequence_, false, "no answer in time"}, now, out);
   }

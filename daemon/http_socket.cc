@@ -12,8 +12,11 @@ namespace plimsoll {
 HttpSocket::HttpSocket(std::vector<InheritedDescriptor> inherited, ServiceNotify& service)
     : service_(service) {
   for (InheritedDescriptor& socket : inherited) {
-    auto& place = socket.name == kStoredListener ? stored_ : unit_;
-    if (!place) place = std::move(socket);  // the manager may hold several; one is served
+    if (socket.name == kStoredListener) {
+      stored_.push_back(std::move(socket));
+    } else if (!unit_) {
+      unit_ = std::move(socket);  // of a unit with several one is served
+    }
   }
 }
 
@@ -75,17 +78,23 @@ Result<Listener> HttpSocket::from_unit(std::int64_t port) const {
   return Listener{std::move(copy), http_url(address.host, address.port)};
 }
 
-// Of an earlier life. Where the address has changed meanwhile, nobody must go on waiting there.
+// Of an earlier life. Nobody must go on waiting at an address that is not wanted any more.
 std::optional<Listener> HttpSocket::from_store(const std::string& host, std::int64_t port) {
-  if (!stored_) return std::nullopt;
-  InheritedDescriptor socket = std::move(*stored_);
-  stored_.reset();
-  const Result<SocketAddress> address = socket_address(socket.fd.get());
-  if (address && (port == 0 || port == address->port) && is_same_host(host, address->host)) {
-    return Listener{std::move(socket.fd), http_url(host, address->port)};
+  const std::vector<InheritedDescriptor> stored = std::exchange(stored_, {});
+  std::optional<Listener> wanted;
+  for (const InheritedDescriptor& socket : stored) {
+    const Result<SocketAddress> address = socket_address(socket.fd.get());
+    const bool is_wanted =
+        address && (port == 0 || port == address->port) && is_same_host(host, address->host);
+    if (wanted || !is_wanted) continue;
+    UniqueFd copy(::fcntl(socket.fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (copy) wanted = Listener{std::move(copy), http_url(host, address->port)};
   }
-  service_.forget(kStoredListener);
-  return std::nullopt;
+  if (wanted && stored.size() == 1) return wanted;
+  // All copies have one name.
+  if (!stored.empty()) service_.forget(kStoredListener);
+  if (wanted) (void)service_.store(kStoredListener, wanted->fd.get());
+  return wanted;
 }
 
 void HttpSocket::close(Close how) {

@@ -42,8 +42,9 @@ class HttpSocket {
   std::optional<Listener> from_store(const std::string& host, std::int64_t port);
 
   ServiceNotify& service_;
-  std::optional<InheritedDescriptor> unit_;    // stays, whatever is closed
-  std::optional<InheritedDescriptor> stored_;  // until it is used or found to be another's
+  std::optional<InheritedDescriptor> unit_;  // stays, whatever is closed
+  // Of earlier lives, until one is used: two, where the last one ended in a change of address.
+  std::vector<InheritedDescriptor> stored_;
   std::optional<Bound> bound_;
   std::optional<Bound> former_;
   bool is_stored_ = false;

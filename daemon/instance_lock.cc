@@ -48,14 +48,14 @@ void remove_leftovers(const std::filesystem::path& runtime) {
 }  // namespace
 
 Result<InstanceLock> InstanceLock::take(const std::filesystem::path& runtime) {
-  InstanceLock lock = TRY(take(runtime, {"runtime", "lock", "--runtime-dir"}));
+  InstanceLock lock = TRY(take(runtime, {"runtime", "lock", "--runtime-dir", ""}));
   remove_leftovers(runtime);
   return lock;
 }
 
 Result<InstanceLock> InstanceLock::take_state(const std::filesystem::path& state) {
   const std::string file = state_lock_file(state).filename().string();
-  return take(state, {"state", file.c_str(), "--state-dir"});
+  return take(state, {"state", file.c_str(), "--state-dir", " --runtime-dir ITS-OWN"});
 }
 
 Result<InstanceLock> InstanceLock::take(const std::filesystem::path& folder, const Use& use) {
@@ -70,9 +70,9 @@ Result<InstanceLock> InstanceLock::take(const std::filesystem::path& folder, con
       // Perhaps somebody who only asks whether there is a daemon (has_daemon()).
       if (errno == EWOULDBLOCK && i + 1 < kTriesMax) continue;
       return unavailable(
-          fmt::format("{} uses the {} folder {}: end it with `plimsoll stop --all`, or choose "
+          fmt::format("{} uses the {} folder {}: end it with `plimsoll stop --all{}`, or choose "
                       "another {} (each deployment has folders of its own)",
-                      owner_of(fd.get()), use.folder, folder.string(), use.option));
+                      owner_of(fd.get()), use.folder, folder.string(), use.reached, use.option));
     }
     if (!is_same_file(fd.get(), path)) continue;
     const std::string pid = std::to_string(::getpid());

@@ -26,6 +26,7 @@ class InstanceLock {
     const char* folder;
     const char* file;
     const char* option;
+    const char* reached;  // how the other one is: more words of the command that ends it
   };
   static Result<InstanceLock> take(const std::filesystem::path& folder, const Use& use);
   InstanceLock(UniqueFd fd, std::filesystem::path path)

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shared/base/clock.h"
 #include "shared/base/file.h"
 #include "shared/base/text.h"
 #include "shared/base/unique_fd.h"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kEnvironmentBytesMax = 4 * 1024 * 1024;
 constexpr std::size_t kFileBytesMax = 64 * 1024;
 constexpr std::size_t kLivesMax = 16;
-constexpr int kEndTime_ms = 1000;  // for all that was killed to be gone
+constexpr Duration kEndTime = seconds(1);  // for all that was killed to be gone
 
 // "INSTANCE/CHILD" of a process; nothing where it has none, is not ours to read, or is dead.
 std::optional<std::string> mark_of(const fs::path& process) {
@@ -86,9 +87,11 @@ std::vector<std::string> end_processes_of(const std::string& instance,
     lines.push_back(fmt::format("ended process {} ({}), which was left behind", pid, command));
     ended.push_back(std::move(process));
   }
+  const TimePoint until = now() + kEndTime;
   for (const UniqueFd& process : ended) {
     pollfd one{.fd = process.get(), .events = POLLIN, .revents = 0};
-    (void)::poll(&one, 1, kEndTime_ms);
+    const auto left = std::chrono::ceil<milliseconds>(until - now()).count();
+    (void)::poll(&one, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
   }
   return lines;
 }

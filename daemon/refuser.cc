@@ -1,5 +1,6 @@
 #include "daemon/refuser.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -51,6 +52,7 @@ void Refuser::serve(int listener, const std::string& reason, TimePoint now) {
   while (has_room()) {
     UniqueFd client(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!client && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (!client && errno != EAGAIN) again_at_ = now + kPause;  // who waits there is still there
     if (!client) return;
     // It fits into an empty socket. One that is closed with words unread would be reset, and its
     // client might never see the answer.
@@ -60,7 +62,13 @@ void Refuser::serve(int listener, const std::string& reason, TimePoint now) {
   }
 }
 
+std::optional<TimePoint> Refuser::next_deadline() const {
+  if (clients_.empty()) return again_at_;
+  return std::min(clients_.front().until, again_at_.value_or(clients_.front().until));
+}
+
 void Refuser::look(TimePoint now) {
+  if (again_at_ && now >= *again_at_) again_at_.reset();
   std::erase_if(clients_,
                 [now](const Client& one) { return now >= one.until || has_ended(one.fd.get()); });
 }

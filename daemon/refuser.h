@@ -18,6 +18,7 @@ class Refuser {
   static constexpr std::size_t kOpenMax = 256;
   // For a client to read its answer and to close.
   static constexpr Duration kReadTime = seconds(2);
+  static constexpr Duration kPause = milliseconds(200);  // without descriptors
 
   // Answers all that wait at that socket, as far as there is room. REQUIRES: it does not block.
   void serve(int listener, const std::string& reason, TimePoint now);
@@ -26,18 +27,20 @@ class Refuser {
   // Both, until nobody is left or the time is over.
   void finish(int listener, const std::string& reason, Duration longest);
 
-  bool has_room() const { return clients_.size() < kOpenMax; }
+  // Nor without descriptors, which others may give back.
+  bool has_room() const { return clients_.size() < kOpenMax && !again_at_; }
   std::size_t open() const { return clients_.size(); }
   std::vector<int> descriptors() const;
-  // When look() has something to do, whatever clients do. REQUIRES: open() > 0.
-  TimePoint next_deadline() const { return clients_.front().until; }
+  // When look() has something to do, whatever clients do.
+  std::optional<TimePoint> next_deadline() const;
 
  private:
   struct Client {
     UniqueFd fd;
     TimePoint until;
   };
-  std::vector<Client> clients_;  // by time
+  std::vector<Client> clients_;        // by time
+  std::optional<TimePoint> again_at_;  // until then no more are taken
 };
 
 // A start that fails with that code is not tried again, and whoever waits is told so.

@@ -203,7 +203,9 @@ void Supervisor::reconfigure_command(const std::string& peer, const Json& argume
     }
     options_ = std::move(*next);
     out_.emplace_back(SaveState{});
-    return reply(peer, 0, "no deployment runs; the next start takes the new options",
+    return reply(peer, 0,
+                 "no deployment runs; the next `plimsoll start` takes the new options, as long as "
+                 "this plimsolld lives",
                  std::move(result));
   }
   if (*path == ChangePath::live) {

@@ -141,9 +141,12 @@ void Supervisor::uncommit() {
 // something else than that one.
 OptionSet Supervisor::first_options() {
   if (setup_.interrupted > 0) {
-    log(LogLevel::warning, fmt::format("generation {} was being brought up when the last plimsolld "
-                                       "ended; it had not been committed and is not taken up",
-                                       setup_.interrupted));
+    log(LogLevel::warning,
+        fmt::format(
+            "generation {} was being brought up when the last plimsolld "
+            "ended; it had not been committed{}",
+            setup_.interrupted,
+            committed_ ? " and is not taken up" : ", nor had any: what is configured is started"));
   }
   if (!committed_) return setup_.options;
   const std::int64_t generation = committed_->generation;

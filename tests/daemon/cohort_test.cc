@@ -273,6 +273,32 @@ TEST_F(CohortTest, ARankThatNoSignalEndsIsNamedOnceAndWaitedFor) {
   EXPECT_EQ(cohort.state(), CohortState::waiting);
 }
 
+TEST_F(CohortTest, NoDelayIsLongerThanRequestsWaitForItsStart) {
+  plan_.options.values.hold_deadline = seconds(20);
+  const auto longest = [this](Duration start) {
+    Cohort cohort = this->cohort();
+    Duration most{0};
+    TimePoint at = kStart;
+    for (std::int64_t life = 1; life <= 12; ++life) {
+      cohort.start(life, at, out_);
+      for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, at);
+      for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+      for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, at, out_);
+      cohort.commit(plan_.kv_blocks, plan_.context_length, at, out_);
+      at += start;
+      for (const std::int64_t rank : {0, 1}) cohort.said(rank, Ready{"cpu", nullptr}, at, out_);
+      for (const std::int64_t rank : {0, 1}) cohort.child_exited(rank, {true, SIGKILL}, at, out_);
+      most = std::max(most, Duration(cohort.retry_at() - at));
+    }
+    return most;
+  };
+  EXPECT_GT(longest(seconds(1)), seconds(7)) << "half of what they wait";
+  EXPECT_LE(longest(seconds(1)), seconds(10));
+  EXPECT_GT(longest(seconds(8)), seconds(4)) << "a start and half of one, and 2 s, are left of it";
+  EXPECT_LE(longest(seconds(8)), seconds(6));
+  EXPECT_GT(longest(seconds(15)), seconds(20)) << "they cannot wait so long: haste saves nobody";
+}
+
 TEST_F(CohortTest, ADrainedCohortIsNotStartedAgain) {
   Cohort cohort = this->cohort();
   bring_up(cohort, 1, kStart);

@@ -73,6 +73,21 @@ TEST_F(HttpSocketTest, OneOfAnEarlierLifeGoesWhereTheAddressHasChanged) {
   EXPECT_TRUE(bind_listener("127.0.0.1", port)) << "nobody waits at the old one";
 }
 
+TEST_F(HttpSocketTest, OfTwoOfAnEarlierLifeTheOneWithTheWantedAddressIsUsed) {
+  for (const bool is_first : {true, false}) {
+    Listener wanted = bound();
+    Listener other = bound();
+    const std::int64_t port = port_of(wanted.fd.get());
+    const std::int64_t other_port = port_of(other.fd.get());
+    std::vector<InheritedDescriptor> sockets;
+    sockets.push_back({kStoredListener, std::move(is_first ? wanted.fd : other.fd)});
+    sockets.push_back({kStoredListener, std::move(is_first ? other.fd : wanted.fd)});
+    HttpSocket http(std::move(sockets), service_);
+    ASSERT_TRUE(http.open("127.0.0.1", port)) << "killed between a change of port and its commit";
+    EXPECT_TRUE(bind_listener("127.0.0.1", other_port)) << "the other one is let go of";
+  }
+}
+
 TEST_F(HttpSocketTest, ATakenAddressLeavesWhatIsOpen) {
   HttpSocket http({}, service_);
   ASSERT_TRUE(http.open("127.0.0.1", 0));

@@ -62,6 +62,8 @@ TEST(InstanceLock, OneDaemonAlsoAFolderOfRecords) {
   EXPECT_EQ(second.error().code, Code::unavailable);
   EXPECT_NE(second.error().message.find("pid " + std::to_string(::getpid())), std::string::npos);
   EXPECT_NE(second.error().message.find("--state-dir"), std::string::npos);
+  EXPECT_NE(second.error().message.find("stop --all --runtime-dir ITS-OWN"), std::string::npos)
+      << "in ours nobody is: " << second.error().message;
 }
 
 TEST(InstanceLock, LeftSocketsGoAndOtherFilesStay) {

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "daemon/listener.h"
 #include "shared/base/json.h"
@@ -47,6 +49,27 @@ TEST_F(RefuserTest, ClientsThatCloseAreLetGoAndOthersAfterTheirTime) {
   EXPECT_EQ(refuser_.next_deadline(), start + Refuser::kReadTime);
   refuser_.look(start + Refuser::kReadTime);
   EXPECT_EQ(refuser_.open(), 0U);
+}
+
+TEST_F(RefuserTest, WithoutDescriptorsItPausesAndThenGoesOn) {
+  RawHttp client(port_);
+  client.post("/v1/completions", R"({"prompt":"x"})");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  const int next = ::dup(listener_->fd.get());
+  ::close(next);
+  none.rlim_cur = static_cast<rlim_t>(next);  // the first number that would be free
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const TimePoint at = now();
+  refuser_.serve(listener_->fd.get(), "nothing is served", at);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(refuser_.has_room()) << "it would be asked again and again";
+  EXPECT_EQ(refuser_.next_deadline(), at + Refuser::kPause);
+  refuser_.look(at + Refuser::kPause);
+  EXPECT_TRUE(refuser_.has_room());
+  refuser_.serve(listener_->fd.get(), "nothing is served", now());
+  EXPECT_EQ(client.answer().status, 503);
 }
 
 TEST_F(RefuserTest, FinishingAnswersAllThatWaitAndEndsInTime) {

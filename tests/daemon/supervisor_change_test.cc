@@ -194,6 +194,29 @@ TEST(SupervisorChange, TheRoutersDeathWhileAReplicaProvesItselfIsSurvived) {
   EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
 }
 
+TEST(SupervisorChange, AfterTheRoutersDeathItServesAgainWhileTheChangeGoesOn) {
+  Harness h(1, 2);
+  h.serve(2, 1);
+  h.restart("rolling");
+  h.let_leave();
+  ASSERT_EQ(h.supervisor().state(), DeploymentState::serving) << "by the second one";
+  h.die(Harness::router());
+  h.pass_for(seconds(1));
+  h.bring_up_router();
+  h.answer_probe();
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving) << "the first one still loads";
+  EXPECT_TRUE(h.replies.empty());
+  for (const std::int64_t replica : {0, 1}) {
+    h.bring_up(replica, 1);
+    h.answer_probe();
+    EXPECT_EQ(h.supervisor().state(), DeploymentState::serving);
+    h.let_leave();
+  }
+  h.pass_for(ChangeWatch::kWatchTime);
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
+}
+
 TEST(SupervisorChange, TheRouterLetsInOnlyWhatFitsBothGenerations) {
   Harness h(1);
   h.memory_available = 100 * kGiB;
