@@ -21,7 +21,9 @@ HttpSocket::HttpSocket(std::vector<InheritedDescriptor> inherited, ServiceNotify
 }
 
 Result<std::string> HttpSocket::open(const std::string& host, std::int64_t port) {
-  if (bound_ && bound_->host == host && bound_->port == port) return bound_->listener.url;
+  if (bound_ && bound_->host == host && (bound_->port == port || has_port(*bound_, port))) {
+    return bound_->listener.url;
+  }
   const bool comes_back = former_ && former_->host == host && former_->port == port;
   if (comes_back) {
     std::swap(bound_, former_);
@@ -30,7 +32,7 @@ Result<std::string> HttpSocket::open(const std::string& host, std::int64_t port)
   }
   Result<Bound> made = make(host, port);
   // Of one port there may not be two sockets at a time.
-  const bool is_in_the_way = !made && bound_ && bound_->port == port && port != 0;
+  const bool is_in_the_way = !made && bound_ && port != 0 && has_port(*bound_, port);
   if (is_in_the_way) {
     const std::string old_host = bound_->host;
     close({});
@@ -42,6 +44,12 @@ Result<std::string> HttpSocket::open(const std::string& host, std::int64_t port)
   if (!made) return made.error();
   former_ = std::exchange(bound_, std::move(*made));
   return bound_->listener.url;
+}
+
+// Also where any was asked for.
+bool HttpSocket::has_port(const Bound& bound, std::int64_t port) {
+  const Result<SocketAddress> address = socket_address(bound.listener.fd.get());
+  return address && address->port == port;
 }
 
 Result<HttpSocket::Bound> HttpSocket::make(const std::string& host, std::int64_t port) {

@@ -37,6 +37,7 @@ class HttpSocket {
     std::int64_t port = 0;
     Listener listener;
   };
+  static bool has_port(const Bound& bound, std::int64_t port);
   Result<Bound> make(const std::string& host, std::int64_t port);
   Result<Listener> from_unit(std::int64_t port) const;
   std::optional<Listener> from_store(const std::string& host, std::int64_t port);

@@ -140,7 +140,7 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   if (operation_.path != ChangePath::restart) return begin_change(now);
   // A port that is taken is known before anything is touched; of one port, hosts follow each other.
   const Options& next = operation_.plan->options.values;
-  const bool is_other_host = next.port != 0 && next.port == options_.values.port;
+  const bool is_other_host = next.port != 0 && url_.ends_with(fmt::format(":{}", next.port));
   if (bound_ == listener_name(next) || is_other_host) return begin_replacement(now);
   out_.emplace_back(BindListener{next.host, next.port});
 }

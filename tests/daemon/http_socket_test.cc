@@ -32,6 +32,18 @@ TEST_F(HttpSocketTest, WithoutAnInheritedOneItBinds) {
   EXPECT_EQ(http.fd(), -1);
 }
 
+TEST_F(HttpSocketTest, ThePortThatItHasGotMayBeAskedForByItsNumber) {
+  HttpSocket http({}, service_);
+  const std::string url = http.open("127.0.0.1", 0).value();
+  const std::int64_t port = port_of(http.fd());
+  const int fd = http.fd();
+  const Result<std::string> again = http.open("127.0.0.1", port);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(*again, url);
+  EXPECT_EQ(http.fd(), fd);
+  EXPECT_TRUE(http.open("0.0.0.0", port)) << "of another host its own socket is in the way";
+}
+
 TEST_F(HttpSocketTest, TheSocketUnitsIsUsedAndOutlivesAClose) {
   Listener unit = bound();
   const std::string url = unit.url;

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -147,6 +148,19 @@ class Change(SystemTest):
             self.assertNotEqual(server.status()["router"]["pid"], router)
 
     @unless_sanitized
+    @unless_sanitized
+    def test_another_host_of_the_same_port_takes_its_place(self):
+        """First by the number that it has got already, with another host; then back."""
+        with tempfile.TemporaryDirectory() as folder, Deployment(tiny_model(folder, seed=3)) as server:
+            want, port = server.completion("ship", max_tokens=4, temperature=0), server.port
+            for words, everywhere in (([f"port={port}", "host=0.0.0.0"], True), (["host=127.0.0.1"], False)):
+                done = server.cli("reconfigure", *words)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(server.status()["url"], f"http://127.0.0.1:{port}")
+                with socket.socket() as other:
+                    self.assertEqual(other.connect_ex(("127.0.0.2", port)) == 0, everywhere)
+                self.assertEqual(server.completion("ship", max_tokens=4, temperature=0)["choices"], want["choices"])
+
     def test_a_reconfiguration_takes_the_best_path_and_says_it_before(self):
         with Deployment(self.model, "--dp", 2) as server:
             code, dry = self.run_json(server, "reconfigure", "max-running-requests=9", "--dry-run")
