@@ -78,7 +78,7 @@ class Simulation {
 
   // A device fails, or a process on one is stuck in its driver.
   void break_something() {
-    if (h_.devices.empty() || below(8) != 0) return;
+    if (h_.devices.empty() || below(2) != 0) return;
     h_.process_letter = below(3) == 0 ? 'R' : 'D';
     if (below(2) == 0) return h_.break_device(static_cast<std::int64_t>(below(12)));
     if (h_.alive.empty()) return;
