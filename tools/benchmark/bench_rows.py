@@ -424,11 +424,11 @@ def measure(bench, groups):
     """All rows, as they come; a group that fails is a row that says so."""
     for group in groups:
         if time.monotonic() > bench.end:
-            yield {**not_measured(group, "all of it", "no time was left"), "verdict": "failed"}
+            yield {**not_measured(group, f"{group}: all of it", "no time was left"), "verdict": "failed"}
             continue
         try:
             yield from GROUPS[group](bench)
         except (Failed, OSError, KeyError, ValueError, subprocess.TimeoutExpired) as error:
-            yield {**not_measured(group, "the rest", f"{type(error).__name__}: {error}"), "verdict": "failed"}
+            yield {**not_measured(group, f"{group}: the rest", f"{type(error).__name__}: {error}"), "verdict": "failed"}
         with contextlib.suppress(OSError):
             (MADE / "prompts.json").unlink()
