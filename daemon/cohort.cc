@@ -145,6 +145,7 @@ void Cohort::send_load(std::int64_t rank, Actions& out) {
   load.replica = setup_.index;
   load.rank = rank;
   if (rank == 0) load.request_endpoint = endpoint_;
+  load.collectives = collectives_.is_null() ? setup_.plan->collectives : collectives_;
   out.emplace_back(Send{worker.peer, std::move(load)});
 }
 
@@ -213,6 +214,7 @@ void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Acti
     worker.state = WorkerState::ready;
     if (!ready->device.empty()) worker.device = ready->device;
     if (!ready->measured.is_null()) take_measured(worker, ready->measured);
+    worker.collectives = ready->collectives;
     settle(now, out);
   } else if (const auto* pong_message = std::get_if<Pong>(&message)) {
     worker.last_sign = now;
@@ -239,11 +241,28 @@ void Cohort::pong(const Pong& pong, TimePoint now) {
   figures_.last = pong;
 }
 
+std::int64_t Cohort::odd_table() const {
+  const Json* first = workers_.front().collectives.find("hash");
+  for (std::size_t rank = 1; rank < workers_.size(); ++rank) {
+    const Json* own = workers_[rank].collectives.find("hash");
+    const bool is_same = own == nullptr || first == nullptr ? own == first : *own == *first;
+    if (!is_same) return static_cast<std::int64_t>(rank);
+  }
+  return -1;
+}
+
 void Cohort::settle(TimePoint now, Actions& out) {
   if (state_ == CohortState::warming &&
       std::all_of(workers_.begin(), workers_.end(),
                   [](const Worker& w) { return w.state == WorkerState::ready; })) {
+    if (const std::int64_t rank = odd_table(); rank >= 0) {
+      return condemn(rank,
+                     internal_error("goes by another table of collectives than rank 0: sums of "
+                                    "such ranks would never meet"),
+                     now, out);
+    }
     state_ = CohortState::ready;
+    collectives_ = workers_.front().collectives;
     started_in_ = now - started_at_;
     policy_.became_ready(now);
     if (starts_ > 1) {

@@ -42,6 +42,7 @@ struct Worker {
   std::int64_t bytes_done = 0;
   std::int64_t bytes_total = 0;
   std::optional<Measured> measured;  // after Loaded, and once more when it is ready
+  Json collectives = {};             // table that it goes by, after Ready; null: it is alone
   Blocks kv_blocks_touched = 0;
   bool is_loaded = false;
   bool is_dying = false;  // by itself; the kernel is not done with it
@@ -152,6 +153,8 @@ class Cohort {
   void pong(const Pong& pong, TimePoint now);
   void send_load(std::int64_t rank, Actions& out);
   bool is_awaited(const Worker& worker) const;
+  // The first rank that goes by another table of collectives than rank 0; -1: none does.
+  std::int64_t odd_table() const;
   bool is_mute() const;
   void settle(TimePoint now, Actions& out);
   void buried(TimePoint now, Actions& out);
@@ -189,6 +192,7 @@ class Cohort {
   bool was_killed_ = false;
   TimePoint retry_at_;
   LeaderFigures figures_;
+  Json collectives_ = {};        // by which the last start that was ready went
   std::vector<RankMark> marks_;  // by rank; empty: not known
   std::optional<RootCause> last_cause_;
   bool has_new_cause_ = false;

@@ -83,7 +83,7 @@ void Deployment::devices_found(const Result<std::vector<Device>>& devices, TimeP
             fmt::format("replica {}: left out, since no other device is free for it: {} "
                         "of {} replicas go on (`plimsoll restart` once the device has "
                         "been reset)",
-                        replica, cohorts_.size(), plan().options.values.dp)});
+                        replica, cohorts_.size(), std::max(plan().options.values.dp, plan().dp))});
   }
   settle(now, out);
 }

@@ -33,6 +33,7 @@ struct LaunchPlan {
   std::vector<bool> shares_weights;
   Bytes memory_available = 0;  // for all ranks, were none of ours there; 0: not known
   std::vector<std::string> notes;
+  Json collectives = {};  // of an earlier launch like this one, to be checked; null: there is none
   std::vector<Setting> environment;  // read_fingerprint
   std::optional<Error> refusal;      // it does not fit: then the plan is only for people
 };

@@ -11,9 +11,12 @@
 #include "daemon/neighbours.h"
 #include "shared/base/file.h"
 #include "shared/base/text.h"
+#include "shared/collective/collective_choice.h"
 #include "shared/generation/fingerprint.h"
+#include "shared/generation/layout_speeds.h"
 #include "shared/generation/learned_terms.h"
 #include "shared/machine/build_features.h"
+#include "shared/memory/layout_choice.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/model_input.h"
@@ -151,28 +154,36 @@ Bytes releasable_bytes(std::int64_t pid, const std::filesystem::path& root) {
 Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std::int64_t> own,
                                     const Quarantine& without) {
   auto [machine, dp] = TRY(usable_machine(given.values, without));
-  OptionSet options = given;  // what is planned with; what was wished for stays
-  options.values.dp = dp;
-  TRY(check_devices(machine, options.values));
-  TRY(check_simulation(options.values));
+  OptionSet wished = given;  // on what devices there are; what was wished for stays
+  wished.values.dp = dp;
+  TRY(check_devices(machine, given.values));
+  TRY(check_simulation(given.values));
   for (const std::int64_t pid : own) {
     const Bytes bytes = releasable_bytes(pid);
     machine.memory_available = std::min(machine.memory_available + bytes, machine.memory_total);
     machine.cgroup_used = std::max<Bytes>(machine.cgroup_used - bytes, 0);
   }
-  const std::string& model = options.values.model;
+  const std::string& model = given.values.model;
   ModelIdentity identity = model_identity(model);  // before it is read
-  const PlanModels models = TRY(read_plan_models(options.values, machine));
-  TRY(check_gpus(machine, models.model, options.values));
+  const PlanModels models = TRY(read_plan_models(given.values, machine));
   const std::vector<std::string> variables = own_variables();
   LaunchPlan launch;
   launch.environment = read_fingerprint({.machine = machine,
                                          .model = model,
                                          .variables = variables,
                                          .build = "plimsoll " PLIMSOLL_VERSION});
-  add_learned(read_learned_terms(state_folder(options.values), {launch.environment, options}),
-              machine);
-  const MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
+  const std::filesystem::path state = state_folder(given.values);
+  const LayoutChoice layout = TRY(choose_layout(
+      machine, models.model, wished, models.draft_or_null(),
+      is_layout_auto(given.values) ? read_layout_speeds(state, {launch.environment, given})
+                                   : std::vector<LayoutSpeed>()));
+  const OptionSet options = with_layout(wished, layout);
+  TRY(check_gpus(machine, models.model, options.values));
+  TRY(check_collective(machine, options, options.values.tp));
+  TRY(check_collective_code(machine, options, options.values.tp));
+  add_learned(read_learned_terms(state, {launch.environment, options}), machine);
+  MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
+  if (!layout.why.empty()) plan.decisions.notes.insert(plan.decisions.notes.begin(), layout.why);
   launch.refusal = plan.refusal;
   launch.options = given;
   launch.options_json = option_set_to_json(given);
@@ -185,7 +196,7 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std:
   launch.kv_blocks = plan.decisions.kv_blocks;
   launch.context_length = plan.decisions.context_length;
   launch.model_identity = std::move(identity);
-  launch.served_model_name = options.values.served_model_name;
+  launch.served_model_name = given.values.served_model_name;
   if (launch.served_model_name.empty()) {
     launch.served_model_name =
         is_description(model) ? models.model.name : std::filesystem::path(model).stem().string();
@@ -199,6 +210,9 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std:
   if (options.values.dp < given.values.dp) {
     launch.notes.push_back(fmt::format("{} of {} replicas: {} of the devices are in quarantine",
                                        options.values.dp, given.values.dp, without.size()));
+  }
+  if (plan.tp > 1) {
+    launch.collectives = read_learned_collectives(state, {launch.environment, options});
   }
   return launch;
 }
@@ -223,12 +237,10 @@ Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own,
     for (std::string& line : holders) planned.plan->notes.push_back(std::move(line));
     return planned;
   }
-  add_learned(
-      read_learned_terms(state_folder(options.values), {planned.plan->environment, options}),
-      *machine);
-  OptionSet planned_with = options;
-  planned_with.values.dp = usable->dp;
-  if (!fits_alone(*machine, planned_with)) return planned;  // nobody else is to blame
+  const OptionSet chosen = with_layout(options, {.tp = planned.plan->tp, .dp = planned.plan->dp});
+  add_learned(read_learned_terms(state_folder(options.values), {planned.plan->environment, chosen}),
+              *machine);
+  if (!fits_alone(*machine, chosen)) return planned;  // nobody else is to blame
   // Where it does not fit, also those that hold less.
   if (holders.empty()) holders = holder_lines(*machine, own, kWorthAWord);
   std::string& message = planned.plan->refusal->message;

@@ -45,7 +45,9 @@ Result<std::int64_t> leave_out(const Quarantine& quarantine, const Options& opti
     return find_quarantined(quarantine, device.uuid) != nullptr;
   });
   const auto left = std::ssize(machine.devices);
-  const std::int64_t dp = replicas_on(left, options);
+  const bool is_auto = options.tp == 0 || options.dp == 0;  // the plan takes what is left
+  if (is_auto && left >= std::max<std::int64_t>(1, options.tp)) return options.dp;
+  const std::int64_t dp = is_auto ? 0 : replicas_on(left, options);
   if (dp > 0) return dp;
   std::string reasons;
   for (const QuarantinedDevice& one : quarantine) {
@@ -56,7 +58,7 @@ Result<std::int64_t> leave_out(const Quarantine& quarantine, const Options& opti
   return does_not_fit(fmt::format(
       "devices: one replica needs {}, and {} {} left; in quarantine: {}; have them reset and "
       "`plimsoll restart`{}",
-      options.tp, left, left == 1 ? "is" : "are", reasons,
+      std::max<std::int64_t>(1, options.tp), left, left == 1 ? "is" : "are", reasons,
       smaller > 0 ? fmt::format(", or serve with tp {}", smaller) : ""));
 }
 

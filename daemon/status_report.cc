@@ -55,6 +55,7 @@ Json replica_json(const Deployment& deployment, const Cohort& cohort, TimePoint 
        {"generated_tokens", figures.last.generated_tokens},
        {"kv", Json::object({{"blocks", blocks}, {"used", figures.last.kv_blocks_used}})},
        {"ranks", std::move(ranks)}});
+  json.set("collectives", cohort.workers().front().collectives);
   if (cohort.state() == CohortState::waiting) {
     json.set("retry_in_s", std::max(to_seconds(cohort.retry_at() - now), 0.0));
   }

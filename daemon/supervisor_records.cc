@@ -22,6 +22,7 @@ Json measured_of(const Deployment& deployment) {
           {{"replica", cohort.replica()},
            {"rank", static_cast<std::int64_t>(rank)},
            {"bytes", measured ? *measured_to_json(*measured).find("terms") : Json()}}));
+      if (rank == 0) all.as_array().back().set("collectives", cohort.workers()[rank].collectives);
     }
   }
   return all;
@@ -30,6 +31,12 @@ Json measured_of(const Deployment& deployment) {
 double speed_of(const Deployment& deployment) {
   double sum = 0;
   for (const Cohort& cohort : deployment.cohorts()) sum += cohort.figures().tokens_per_second;
+  return sum;
+}
+
+std::int64_t running_of(const Deployment& deployment) {
+  std::int64_t sum = 0;
+  for (const Cohort& cohort : deployment.cohorts()) sum += cohort.figures().last.running;
   return sum;
 }
 
@@ -116,7 +123,10 @@ void Supervisor::end_record(Outcome outcome, const std::string& message, TimePoi
 void Supervisor::note_speed(TimePoint now) {
   const double speed = speed_of(*deployment_);
   const bool is_faster = speed > record_.tokens_per_second * kFasterBy;
-  record_.tokens_per_second = std::max(record_.tokens_per_second, speed);
+  if (speed > record_.tokens_per_second) {
+    record_.tokens_per_second = speed;
+    record_.speed_requests = running_of(*deployment_);
+  }
   if (!is_faster || record_.ended != 0 || now - speed_written_at_ < kSpeedEvery) return;
   speed_written_at_ = now;
   write_record();

@@ -102,6 +102,12 @@ Status Rank::start_simulated(const std::function<void(const LoadProgress&)>& pro
   return {};
 }
 
+Result<std::optional<ChosenTable>> Rank::choose_table(const std::optional<BackendTable>& kept) {
+  if (simulated_ != nullptr) return std::optional<ChosenTable>();
+  return plimsoll::choose_table(*setup_.collective, kept,
+                                {.cols = spec_.hidden, .rows_max = setup_.limits.rows_max});
+}
+
 StepRunner& Rank::engine() {
   if (simulated_ != nullptr) return *simulated_;
   return *engine_;

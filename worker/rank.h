@@ -20,6 +20,7 @@
 #include "shared/model/model_spec.h"
 #include "worker/arena.h"
 #include "worker/collective/collective.h"
+#include "worker/collective/table_choice.h"
 #include "worker/engine.h"
 #include "worker/load/weight_loader.h"
 #include "worker/simulated_rank.h"
@@ -68,6 +69,8 @@ class Rank {
   Collective& collective() { return *setup_.collective; }
   const Arena& arena() const { return simulated_ != nullptr ? simulated_->arena() : arena_; }
   StepRunner& engine();
+  // With all other ranks; see table_choice.h. nullopt: nothing is to be chosen.
+  Result<std::optional<ChosenTable>> choose_table(const std::optional<BackendTable>& kept);
   // What it holds now.
   Measured measure() const;
 

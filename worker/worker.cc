@@ -20,6 +20,7 @@
 #include "shared/control/channel.h"
 #include "shared/machine/device_query.h"
 #include "shared/memory/step_message.h"
+#include "worker/collective/table_choice.h"
 #include "worker/crash_handler.h"
 #include "worker/follower.h"
 #include "worker/leader.h"
@@ -52,8 +53,7 @@ class Worker {
   Status run();
   // Last words; frees the peers from waiting for this rank.
   void fail(const Error& error);
-  // Told to end before it was ready; that is no failure.
-  bool is_called_off() const { return is_called_off_; }
+  bool is_called_off() const { return is_called_off_; }  // told to end before it was ready
 
  private:
   template <typename T>
@@ -92,6 +92,7 @@ class Worker {
   std::optional<ReplicaSegment> segment_;
   std::optional<CrashHandler> crash_handler_;
   std::unique_ptr<Rank> rank_;
+  std::optional<ChosenTable> collectives_;
   std::optional<StepPublisher> publisher_;
   std::optional<StepReceiver> receiver_;
   std::unique_ptr<Leader> leader_;
@@ -120,7 +121,8 @@ Status Worker::run() {
             to_seconds(now() - begin));
   say_state(Loaded{measured_to_json(rank_->measure())});
   TRY(commit());
-  say_state(Ready{rank_->description(), measured_to_json(rank_->measure())});
+  say_state(Ready{rank_->description(), measured_to_json(rank_->measure()),
+                  chosen_to_json(collectives_)});
   mark(Activity::idle);
   rank_->engine().mark_steps(&segment_->line(static_cast<int>(arguments_.rank)));
   return leader_ ? serve_as_leader() : serve_as_follower();
@@ -296,6 +298,7 @@ Status Worker::commit() {
                     "--max-total-tokens or --max-running-requests",
                     longest, std::ssize(segment_->ring_memory())));
   }
+  collectives_ = TRY(rank_->choose_table(launched_.collectives));
   return arguments_.rank == 0 ? start_leader(limits) : start_follower(limits);
 }
 

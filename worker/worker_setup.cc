@@ -93,6 +93,10 @@ Result<LaunchedRank> read_load(const Load& load) {
     return internal_error("Load names no request endpoint for rank 0");
   }
   result.request_endpoint = load.request_endpoint;
+  // One that cannot be read is measured again.
+  if (const Result<BackendTable> kept = table_from_json(load.collectives)) {
+    result.collectives = *kept;
+  }
   result.backend = TRY(backend_options(result.options, result.plan));
   result.simulated_memory = TRY(simulated_memory(result.options, result.plan, plan.tp));
   const DeviceChoice choice = TRY(parse_device_choice(result.options.devices));

@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "shared/base/log.h"
 #include "shared/base/result.h"
+#include "shared/collective/backend_table.h"
 #include "shared/control/messages.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/options/options.h"
@@ -30,6 +31,7 @@ struct LaunchedRank {
   std::optional<Bytes> simulated_memory;  // of this rank's device; unset: it runs on the CPU
   std::int64_t threads_of_all_ranks = 0;  // of all replicas
   std::string request_endpoint;
+  std::optional<BackendTable> collectives = {};  // of an earlier start, to be checked
 };
 
 // Errors: a plan that lacks this rank or contradicts itself (internal); options that no backend

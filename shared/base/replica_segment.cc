@@ -83,6 +83,11 @@ std::string describe_op(const RoundOp& op) {
       return fmt::format("gather [{}, {}] chunk {}", op.rows, op.cols, op.chunk);
     case OpKind::barrier:
       return "barrier";
+    case OpKind::reduce_share:
+      return fmt::format("all_reduce_add [{}, {}] chunk {}, shares", op.rows, op.cols, op.chunk);
+    case OpKind::take_shares:
+      return fmt::format("all_reduce_add [{}, {}] chunk {}, taking shares", op.rows, op.cols,
+                         op.chunk);
     case OpKind::none:
       break;
   }

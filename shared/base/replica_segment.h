@@ -31,7 +31,14 @@ struct ReplicaSegmentShape {
   std::uint64_t generation = 0;
 };
 
-enum class OpKind : std::uint32_t { none = 0, all_reduce_add = 1, gather = 2, barrier = 3 };
+enum class OpKind : std::uint32_t {
+  none = 0,
+  all_reduce_add = 1,
+  gather = 2,
+  barrier = 3,
+  reduce_share = 4,  // all_reduce_add in two rounds: the first
+  take_shares = 5,   // the second
+};
 
 // What a rank says about the round that it has joined, so that peers can see divergence.
 struct RoundOp {

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-constexpr std::int64_t kProtocolVersion = 4;
+constexpr std::int64_t kProtocolVersion = 5;
 
 // ---- worker and daemon ----
 
@@ -40,10 +40,12 @@ struct Load {
   std::int64_t replica = 0;
   std::int64_t rank = 0;
   std::string request_endpoint;  // that a leader binds; empty for the others
+  // table_to_json of an earlier start like this one, which is only checked; null: there is none.
+  Json collectives = {};
   template <typename V>
   void fields(V& v) {
     v("options", options), v("plan", plan), v("replica", replica), v("rank", rank);
-    v("request_endpoint", request_endpoint);
+    v("request_endpoint", request_endpoint), v("collectives", collectives);
   }
 };
 
@@ -80,9 +82,11 @@ struct Commit {
 struct Ready {
   std::string device;  // "cpu avx512-vnni, 2 threads, int8 activations"
   Json measured;       // once more, after the step
+  // table_to_json of what it goes by, the same on all ranks; null: it is alone.
+  Json collectives = {};
   template <typename V>
   void fields(V& v) {
-    v("device", device), v("measured", measured);
+    v("device", device), v("measured", measured), v("collectives", collectives);
   }
 };
 

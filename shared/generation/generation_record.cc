@@ -212,6 +212,7 @@ Json generation_to_json(const GenerationRecord& record) {
                        {"based_on", record.based_on},
                        {"started_in_s", record.started_in_s},
                        {"tokens_per_second", record.tokens_per_second},
+                       {"speed_requests", record.speed_requests},
                        {"options", record.options},
                        {"plan", record.plan},
                        {"measured", record.measured},
@@ -246,6 +247,7 @@ Result<GenerationRecord> generation_from_json(const Json& json) {
   in.read("based_on", record.based_on);
   in.read("started_in_s", record.started_in_s);
   in.read("tokens_per_second", record.tokens_per_second);
+  if (json.find("speed_requests") != nullptr) in.read("speed_requests", record.speed_requests);
   in.read("options", record.options);
   in.read("plan", record.plan);
   in.read("measured", record.measured);

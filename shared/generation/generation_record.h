@@ -39,8 +39,9 @@ struct GenerationRecord {
   Json plan = {};                 // memory_plan_to_json; of a refused one too; null: none
   Json measured = Json::array();  // by rank: bytes by term
   std::vector<Setting> environment = {};
-  double started_in_s = 0;       // from launch to serving
-  double tokens_per_second = 0;  // the best second, over all replicas
+  double started_in_s = 0;          // from launch to serving
+  double tokens_per_second = 0;     // the best second, over all replicas
+  std::int64_t speed_requests = 0;  // that ran then
 };
 
 Json generation_to_json(const GenerationRecord& record);

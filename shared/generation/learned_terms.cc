@@ -22,8 +22,17 @@ namespace {
 using TermSizes = std::map<std::string, Bytes, std::less<>>;
 
 // That decide over what is learned, beside the model and the machine.
-constexpr std::array<std::string_view, 9> kLayout = {
-    "tp", "dp", "ep", "devices", "machine", "simulation", "threads", "cpu-path", "draft-model"};
+constexpr std::array<std::string_view, 11> kLayout = {"tp",
+                                                      "dp",
+                                                      "ep",
+                                                      "devices",
+                                                      "machine",
+                                                      "simulation",
+                                                      "threads",
+                                                      "cpu-path",
+                                                      "draft-model",
+                                                      "collective",
+                                                      "disable-custom-all-reduce"};
 
 bool same_settings(const std::vector<Setting>& a, const std::vector<Setting>& b) {
   return std::ranges::equal(a, b, [](const Setting& x, const Setting& y) {
@@ -40,8 +49,16 @@ bool same_layout(const Options& a, const Options& b) {
 
 bool is_comparable(const GenerationRecord& record, const LearnQuestion& question) {
   if (!same_settings(record.environment, question.environment)) return false;
-  const Result<OptionSet> options = option_set_from_json(record.options);
-  return options && same_layout(options->values, question.options.values);
+  Result<OptionSet> options = option_set_from_json(record.options);
+  if (!options) return false;
+  // A layout that was left to us is what its plan says.
+  const auto decided = [&](const char* name, std::int64_t& value) {
+    const Json* found = record.plan.find(name);
+    if (value == 0 && found != nullptr && found->is_integer()) value = found->as_int();
+  };
+  decided("tp", options->values.tp);
+  decided("dp", options->values.dp);
+  return same_layout(options->values, question.options.values);
 }
 
 // Of a rank: its terms, with everything that is none of the plan's added up as the process.
@@ -114,6 +131,21 @@ std::vector<LearnedTerm> learned_terms(const Generations& all, const LearnQuesti
     return terms;
   }
   return of_cpu;
+}
+
+Json learned_collectives(const Generations& all, const LearnQuestion& question) {
+  for (const GenerationRecord& record : std::views::reverse(all.records)) {
+    if (!record.measured.is_array() || record.measured.as_array().empty()) continue;
+    const Json* table = record.measured.as_array().front().find("collectives");
+    if (table == nullptr || !table->is_object() || !is_comparable(record, question)) continue;
+    return *table;
+  }
+  return {};
+}
+
+Json read_learned_collectives(const std::filesystem::path& state, const LearnQuestion& question) {
+  const Result<Generations> all = read_generations(state);
+  return all ? learned_collectives(*all, question) : Json();
 }
 
 std::vector<LearnedTerm> read_learned_terms(const std::filesystem::path& state,

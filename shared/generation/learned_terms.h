@@ -24,6 +24,11 @@ struct LearnQuestion {
 // for. The largest of all ranks, in whole MiB. Pure.
 std::vector<LearnedTerm> learned_terms(const Generations& all, const LearnQuestion& question);
 
+// By which table the collectives of the newest of them went (shared/collective/backend_table.h);
+// null: none has one, or another backend was asked for. Pure.
+Json learned_collectives(const Generations& all, const LearnQuestion& question);
+Json read_learned_collectives(const std::filesystem::path& state, const LearnQuestion& question);
+
 // Of the records under that folder; what cannot be read teaches nothing.
 std::vector<LearnedTerm> read_learned_terms(const std::filesystem::path& state,
                                             const LearnQuestion& question);

@@ -42,6 +42,9 @@ struct Device {
   int multiprocessors = 0;       // 0: unknown
   std::optional<Bytes> bar1;     // what peers can map of it
   std::optional<Bytes> context;  // measured size of a process's context on it
+  double memory_rate = 0;        // bytes a second, as the maker says; 0: unknown
+  int pcie_generation = 0;       // the fastest that device and slot have; 0: unknown
+  int pcie_lanes = 0;
   int numa_node = 0;
   std::vector<DeviceProcess> processes;
 
@@ -51,6 +54,27 @@ struct Device {
 // How devices of a machine reach each other.
 enum class DeviceLink { pcie, nvlink };
 const char* device_link_name(DeviceLink link);
+
+// The longest way between two of the devices, as `nvidia-smi topo -m` names it.
+enum class PeerPath {
+  unknown,
+  nvlink,
+  one_switch,   // PIX
+  switches,     // PXB
+  host_bridge,  // PHB, NODE: root ports of one socket
+  sockets,      // SYS
+};
+const char* peer_path_name(PeerPath path);  // "nvlink", "pix", "pxb", "phb", "sys"
+
+struct PeerLinks {
+  PeerPath path = PeerPath::unknown;
+  std::optional<bool> has_access;  // whether they may read and write each other; unset: not known
+  // Measured; 0: not.
+  double latency_us = 0;         // of a write, until the peer sees it
+  double bytes_per_us = 0;       // one device to one other
+  double bytes_per_us_busy = 0;  // of each device, when all talk at once
+  bool operator==(const PeerLinks&) const = default;
+};
 
 // What an earlier launch on this machine measured for a term of the plan.
 struct LearnedTerm {
@@ -73,6 +97,7 @@ struct Machine {
   Bytes cgroup_used = 0;        // by that cgroup, without reclaimable page cache
   std::vector<Device> devices;  // that ranks run on, one each; empty: ranks run on the CPU
   DeviceLink link = DeviceLink::pcie;
+  PeerLinks peers;
   std::vector<LearnedTerm> learned;
 
   // For processes of this control group, whichever of the two has less.

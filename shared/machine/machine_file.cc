@@ -1,6 +1,7 @@
 #include "shared/machine/machine_file.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@ namespace {
 constexpr std::size_t kFileBytesMax = 4 * 1024 * 1024;
 constexpr std::int64_t kCpusMax = 65'536;
 constexpr Bytes kSizeMax = 1024 * 1024 * kGiB;
+constexpr double kGiga = 1e9;
+constexpr double kBytesPerUs = 1e3;  // of a GB/s
 
 // Members of one object. Every key must be known, so that a typing mistake is no silent default.
 class Keys {
@@ -177,6 +180,11 @@ Status read_device(const Json& json, Machine& machine) {
   TRY(in.count("multiprocessors", device.multiprocessors, 1, 4096));
   TRY(in.size("bar1", device.bar1));
   TRY(in.size("context", device.context));
+  double giga = 0;
+  TRY(in.number("memory_gb_per_s", giga));
+  device.memory_rate = giga * kGiga;
+  TRY(in.count("pcie_generation", device.pcie_generation, 1, 16));
+  TRY(in.count("pcie_lanes", device.pcie_lanes, 1, 64));
   TRY(in.flag("unified", device.is_unified));
   TRY(in.flag("simulated", device.is_simulated));
   TRY(in.count("numa_node", device.numa_node, 0, 4096));
@@ -197,6 +205,55 @@ Status read_device(const Json& json, Machine& machine) {
   if (devices + count > kDevicesMax) return in.mistake("count", "4,096 devices in all, at most");
   machine.devices.insert(machine.devices.end(), static_cast<std::size_t>(count), device);
   return {};
+}
+
+constexpr std::array<PeerPath, 5> kPaths = {PeerPath::nvlink, PeerPath::one_switch,
+                                            PeerPath::switches, PeerPath::host_bridge,
+                                            PeerPath::sockets};
+
+Status read_peers(const Json& json, Machine& machine) {
+  Keys in(json, "peers");
+  TRY(in.require_object());
+  PeerLinks& peers = machine.peers;
+  std::string path;
+  TRY(in.text("path", path));
+  if (!path.empty()) {
+    const auto found = std::ranges::find_if(
+        kPaths, [&](PeerPath candidate) { return path == peer_path_name(candidate); });
+    if (found == kPaths.end()) {
+      return in.mistake("path", "\"nvlink\", \"pix\", \"pxb\", \"phb\" or \"sys\"");
+    }
+    peers.path = *found;
+  }
+  if (json.find("access") != nullptr) {
+    bool has_access = false;
+    TRY(in.flag("access", has_access));
+    peers.has_access = has_access;
+  }
+  TRY(in.number("latency_us", peers.latency_us));
+  double giga = 0;
+  TRY(in.number("gb_per_s", giga));
+  peers.bytes_per_us = giga * kBytesPerUs;
+  giga = 0;
+  TRY(in.number("gb_per_s_busy", giga));
+  peers.bytes_per_us_busy = giga * kBytesPerUs;
+  if ((peers.path == PeerPath::nvlink) != (machine.link == DeviceLink::nvlink) &&
+      peers.path != PeerPath::unknown) {
+    return in.mistake("path", fmt::format("one of link {}", device_link_name(machine.link)));
+  }
+  return in.check_all_known();
+}
+
+Json peers_to_json(const PeerLinks& peers) {
+  Json json = Json::object();
+  if (peers.path != PeerPath::unknown) json.set("path", peer_path_name(peers.path));
+  if (peers.has_access) json.set("access", *peers.has_access);
+  if (peers.latency_us > 0) json.set("latency_us", peers.latency_us);
+  if (peers.bytes_per_us > 0) json.set("gb_per_s", peers.bytes_per_us / kBytesPerUs);
+  if (peers.bytes_per_us_busy > 0) {
+    json.set("gb_per_s_busy", peers.bytes_per_us_busy / kBytesPerUs);
+  }
+  return json;
 }
 
 Status read_learned(const Json& json, Machine& machine) {
@@ -226,6 +283,7 @@ Result<Machine> machine_of(const Json& json) {
   TRY(in.text("link", link));
   if (link != "pcie" && link != "nvlink") return in.mistake("link", "\"pcie\" or \"nvlink\"");
   machine.link = link == "nvlink" ? DeviceLink::nvlink : DeviceLink::pcie;
+  if (const Json* peers = in.take("peers")) TRY(read_peers(*peers, machine));
   if (const Json* host = in.take("host")) TRY(read_host(*host, machine));
   if (const Json* devices = in.take("devices")) {
     if (!devices->is_array()) return in.mistake("devices", "an array");
@@ -262,6 +320,9 @@ Json device_to_json(const Device& device) {
   if (device.multiprocessors > 0) json.set("multiprocessors", device.multiprocessors);
   if (device.bar1) json.set("bar1", *device.bar1);
   if (device.context) json.set("context", *device.context);
+  if (device.memory_rate > 0) json.set("memory_gb_per_s", device.memory_rate / kGiga);
+  if (device.pcie_generation > 0) json.set("pcie_generation", device.pcie_generation);
+  if (device.pcie_lanes > 0) json.set("pcie_lanes", device.pcie_lanes);
   if (device.processes.empty()) return json;
   Json processes = Json::array();
   for (const DeviceProcess& process : device.processes) {
@@ -278,6 +339,24 @@ Json device_to_json(const Device& device) {
 
 const char* device_link_name(DeviceLink link) {
   return link == DeviceLink::nvlink ? "nvlink" : "pcie";
+}
+
+const char* peer_path_name(PeerPath path) {
+  switch (path) {
+    case PeerPath::nvlink:
+      return "nvlink";
+    case PeerPath::one_switch:
+      return "pix";
+    case PeerPath::switches:
+      return "pxb";
+    case PeerPath::host_bridge:
+      return "phb";
+    case PeerPath::sockets:
+      return "sys";
+    case PeerPath::unknown:
+      break;
+  }
+  return "unknown";
 }
 
 Result<Machine> parse_machine(std::string_view json_text) {
@@ -308,6 +387,7 @@ Json machine_to_json(const Machine& machine) {
                             {"cpu_quota", machine.cpu_quota}});
   return Json::object({{"name", machine.name},
                        {"link", device_link_name(machine.link)},
+                       {"peers", peers_to_json(machine.peers)},
                        {"host", std::move(host)},
                        {"devices", std::move(devices)},
                        {"learned", std::move(learned)}});

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr unsigned kDevicesMax = 1024;
 constexpr unsigned kLinksMax = 18;
 constexpr unsigned kSlicesMax = 64;
+constexpr std::size_t kPeersMax = 16;  // whose pairs are asked for
 constexpr std::size_t kProcessesMax = 4096;
 constexpr std::size_t kSysFileBytesMax = 4096;
 // A driver that lists far less than the host's memory as the GPU's own has memory of its own.
@@ -43,6 +44,7 @@ class Reader {
     TRY(check(api_.device_count(&count), "count the GPUs"));
     NvmlDevices found;
     bool all_linked = count > 1;
+    std::vector<NvmlHandle> handles;
     for (unsigned i = 0; i < std::min(count, kDevicesMax); ++i) {
       NvmlHandle handle = nullptr;
       const NvmlReturn opened = api_.device_at(i, &handle);
@@ -55,8 +57,11 @@ class Reader {
       TRY(check(opened, fmt::format("open GPU {}", i)));
       all_linked = all_linked && has_link(handle);
       TRY(add(handle, i, found.devices));
+      handles.push_back(handle);
     }
     if (all_linked) found.link = DeviceLink::nvlink;
+    found.peers = peers(handles);
+    if (all_linked) found.peers.path = PeerPath::nvlink;
     return found;
   }
 
@@ -100,6 +105,10 @@ class Reader {
                                                static_cast<double>(one.memory_total) /
                                                static_cast<double>(whole.memory_total));
       }
+      one.memory_rate = whole.memory_total > 0
+                            ? whole.memory_rate * static_cast<double>(one.memory_total) /
+                                  static_cast<double>(whole.memory_total)
+                            : 0;
       one.numa_node = whole.numa_node;
       devices.push_back(std::move(one));
     }
@@ -121,6 +130,7 @@ class Reader {
       device.bar1 = to_bytes(bar1.total);
     }
     device.numa_node = numa_node(handle);
+    read_rates(handle, device);
     read_processes(handle, device);
     return device;
   }
@@ -215,6 +225,55 @@ class Reader {
       std::from_chars(digits.data(), digits.data() + digits.size(), node);
     }
     return std::max(0, node);  // -1: the machine has one
+  }
+
+  // The longest way of any two, and whether all may reach each other. A driver that does not say
+  // leaves it unknown.
+  PeerLinks peers(const std::vector<NvmlHandle>& handles) const {
+    PeerLinks links;
+    const std::size_t count = std::min(handles.size(), kPeersMax);
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t j = i + 1; j < count; ++j) {
+        links.path = std::max(links.path, path_between(handles[i], handles[j]));
+        for (const int way : {kNvmlPeerRead, kNvmlPeerWrite}) {
+          int status = 0;
+          if (api_.peer_status == nullptr ||
+              api_.peer_status(handles[i], handles[j], way, &status) != kNvmlSuccess) {
+            continue;
+          }
+          links.has_access = links.has_access.value_or(true) && status == 0;
+        }
+      }
+    }
+    return links;
+  }
+
+  PeerPath path_between(NvmlHandle a, NvmlHandle b) const {
+    int level = 0;
+    if (api_.ancestor == nullptr || api_.ancestor(a, b, &level) != kNvmlSuccess) {
+      return PeerPath::unknown;
+    }
+    if (level <= kNvmlOneSwitch) return PeerPath::one_switch;
+    if (level <= kNvmlSwitches) return PeerPath::switches;
+    return level <= kNvmlNode ? PeerPath::host_bridge : PeerPath::sockets;
+  }
+
+  // Two words a clock, which is what makers count too.
+  void read_rates(NvmlHandle handle, Device& device) const {
+    unsigned bits = 0;
+    unsigned mhz = 0;
+    if (api_.bus_bits != nullptr && api_.clock_max != nullptr &&
+        api_.bus_bits(handle, &bits) == kNvmlSuccess &&
+        api_.clock_max(handle, kNvmlMemoryClock, &mhz) == kNvmlSuccess) {
+      device.memory_rate = 2.0 * mhz * 1e6 * bits / 8;
+    }
+    unsigned value = 0;
+    if (api_.pcie_generation != nullptr && api_.pcie_generation(handle, &value) == kNvmlSuccess) {
+      device.pcie_generation = static_cast<int>(std::min(value, 16U));
+    }
+    if (api_.pcie_lanes != nullptr && api_.pcie_lanes(handle, &value) == kNvmlSuccess) {
+      device.pcie_lanes = static_cast<int>(std::min(value, 64U));
+    }
   }
 
   bool has_link(NvmlHandle handle) const {

@@ -16,6 +16,7 @@ struct NvmlDevices {
   // One that the driver has lost has no memory, and no UUID.
   std::vector<Device> devices;
   DeviceLink link = DeviceLink::pcie;  // nvlink: every GPU has an active link
+  PeerLinks peers;                     // without what only a measurement tells
 };
 
 // A machine without the library has no GPUs, which is no error. `host_available` is what a GPU

@@ -42,6 +42,12 @@ Result<NvmlLibrary> NvmlLibrary::open(const char* file_name) {
   }
   bind(handle, "nvmlDeviceGetPciInfo_v3", api.pci);
   bind(handle, "nvmlDeviceGetNvLinkState", api.link_state);
+  bind(handle, "nvmlDeviceGetMemoryBusWidth", api.bus_bits);
+  bind(handle, "nvmlDeviceGetMaxClockInfo", api.clock_max);
+  bind(handle, "nvmlDeviceGetMaxPcieLinkGeneration", api.pcie_generation);
+  bind(handle, "nvmlDeviceGetMaxPcieLinkWidth", api.pcie_lanes);
+  bind(handle, "nvmlDeviceGetP2PStatus", api.peer_status);
+  bind(handle, "nvmlDeviceGetTopologyCommonAncestor", api.ancestor);
   bind(handle, "nvmlDeviceGetMigMode", api.mig_mode);
   bind(handle, "nvmlDeviceGetMaxMigDeviceCount", api.mig_count_max);
   bind(handle, "nvmlDeviceGetMigDeviceHandleByIndex", api.mig_at);

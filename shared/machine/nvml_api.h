@@ -21,6 +21,13 @@ constexpr std::uint64_t kNvmlEventDoubleBitEcc = 0x2;
 constexpr std::uint64_t kNvmlEventXid = 0x8;
 constexpr int kNvmlUncorrected = 1;  // a kind of memory error
 constexpr int kNvmlVolatile = 0;     // counted since the driver was loaded
+constexpr int kNvmlMemoryClock = 2;
+constexpr int kNvmlPeerRead = 0;
+constexpr int kNvmlPeerWrite = 1;
+// Of nvmlDeviceGetTopologyCommonAncestor: up to which level two devices have nothing in common.
+constexpr int kNvmlOneSwitch = 10;
+constexpr int kNvmlSwitches = 20;
+constexpr int kNvmlNode = 40;
 
 struct NvmlMemory {
   std::uint64_t total, free, used;
@@ -64,6 +71,12 @@ struct NvmlApi {
   NvmlReturn (*processes)(NvmlHandle, unsigned*, NvmlProcess*) = nullptr;
   NvmlReturn (*pci)(NvmlHandle, NvmlPci*) = nullptr;
   NvmlReturn (*link_state)(NvmlHandle, unsigned, unsigned*) = nullptr;
+  NvmlReturn (*bus_bits)(NvmlHandle, unsigned*) = nullptr;         // of its memory
+  NvmlReturn (*clock_max)(NvmlHandle, int, unsigned*) = nullptr;   // MHz
+  NvmlReturn (*pcie_generation)(NvmlHandle, unsigned*) = nullptr;  // the fastest in this slot
+  NvmlReturn (*pcie_lanes)(NvmlHandle, unsigned*) = nullptr;
+  NvmlReturn (*peer_status)(NvmlHandle, NvmlHandle, int, int*) = nullptr;  // 0: may
+  NvmlReturn (*ancestor)(NvmlHandle, NvmlHandle, int*) = nullptr;
   NvmlReturn (*mig_mode)(NvmlHandle, unsigned*, unsigned*) = nullptr;
   NvmlReturn (*mig_count_max)(NvmlHandle, unsigned*) = nullptr;
   NvmlReturn (*mig_at)(NvmlHandle, unsigned, NvmlHandle*) = nullptr;

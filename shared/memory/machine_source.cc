@@ -19,6 +19,11 @@ namespace {
 constexpr int kSimulatedMultiprocessors = 160;
 constexpr int kComputeMajorMin = 8;  // as kernels/cuda has it
 
+// Of a layout that is left to us one, as long as it is not known.
+std::int64_t ranks_of(const Options& options) {
+  return std::max<std::int64_t>(1, options.tp) * std::max<std::int64_t>(1, options.dp);
+}
+
 void make_simulated(const DeviceChoice& choice, std::int64_t ranks, Machine& machine) {
   machine.devices.clear();
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -94,6 +99,7 @@ Status take_gpus(LostGpus lost, Machine& machine) {
   });
   machine.devices = std::move(found->devices);
   machine.link = found->link;
+  machine.peers = found->peers;
   return leave_lost(lost, machine);
 }
 
@@ -105,6 +111,7 @@ Status find_gpus(const Options& options, Machine& machine) {
   NvmlDevices found = TRY(query_nvml(machine.memory_available));
   machine.devices = std::move(found.devices);
   machine.link = found.link;
+  machine.peers = found.peers;
   if (!machine.devices.empty()) return {};
   return unavailable(
       "devices: this machine has no NVIDIA GPU that its driver knows; plan for another with "
@@ -119,7 +126,7 @@ std::optional<Machine> machine_of_ranks(const Machine& machine, const Options& o
     return std::nullopt;
   }
   Machine made = machine;
-  make_simulated(*choice, options.tp * options.dp, made);
+  make_simulated(*choice, ranks_of(options), made);
   return made;
 }
 
@@ -144,7 +151,7 @@ Result<Machine> find_machine(const Options& options, LostGpus lost) {
       if (choice.sizes.empty()) {
         TRY(simulate_described(options, machine));
       } else {
-        make_simulated(choice, options.tp * options.dp, machine);
+        make_simulated(choice, ranks_of(options), machine);
       }
       break;
   }

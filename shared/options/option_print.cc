@@ -64,7 +64,8 @@ std::string allowed_text(const OptionRow& row) {
   }
   if (row.unit.empty()) return option_allowed(row);
   OptionRow plain = row;
-  plain.field = &Options::tp;  // without "or auto", which comes after the unit
+  plain.field = &Options::ep;  // without "or auto", which comes after the unit
+  plain.zero_is_auto = false;
   std::string text = fmt::format("{} {}", option_allowed(plain), row.unit);
   if (takes_auto(row)) text += ", or auto";
   return text;

@@ -14,6 +14,8 @@ using Names = std::string_view;
 
 constexpr std::array<Names, 2> kActivations = {"int8", "f32"};
 constexpr std::array<Names, 2> kSwitch = {"off", "on"};
+constexpr std::array<Names, 6> kCollectives = {"auto",  "shm",  "ipc",
+                                               "fused", "nccl", "nccl_symmetric"};
 constexpr std::array<Names, 5> kKvTypes = {"auto", "f16", "bf16", "fp8", "int8"};
 constexpr std::array<Names, 4> kCpuPaths = {"auto", "scalar", "avx2", "avx512-vnni"};
 constexpr std::array<Names, 4> kLogLevels = {"debug", "info", "warning", "error"};
@@ -44,7 +46,7 @@ Status check_assumptions(std::string_view text) {
   return {};
 }
 
-constexpr std::array<OptionRow, 37> kTable = {{
+constexpr std::array<OptionRow, 39> kTable = {{
     {.name = "model",
      .group = "Model",
      .field = &Options::model,
@@ -95,20 +97,23 @@ constexpr std::array<OptionRow, 37> kTable = {{
      .kind = OptionKind::count,
      .min = 1,
      .max = 64,
+     .zero_is_auto = true,
      .unit = "ranks",
      .effect = Effect::full,
      .aliases = kTpAliases,
-     .help = "Ranks (processes) that one copy of the model is split over."},
+     .help = "Ranks (processes) that one copy of the model is split over; auto: the layout that is "
+             "best for this machine."},
     {.name = "dp",
      .group = "Layout",
      .field = &Options::dp,
      .kind = OptionKind::count,
      .min = 1,
      .max = 64,
+     .zero_is_auto = true,
      .unit = "replicas",
      .effect = Effect::full,
      .aliases = kDpAliases,
-     .help = "Copies of the model, each served by its own ranks."},
+     .help = "Copies of the model, each served by its own ranks; auto: as with tp."},
     {.name = "threads",
      .group = "Layout",
      .field = &Options::threads,
@@ -156,6 +161,23 @@ constexpr std::array<OptionRow, 37> kTable = {{
      .effect = Effect::full,
      .help = "Tokens that a rank sends to experts of other ranks in one step, at most; sizes the "
              "expert-parallel buffers."},
+    {.name = "collective",
+     .group = "Layout",
+     .field = &Options::collective,
+     .kind = OptionKind::word,
+     .words = kCollectives,
+     .effect = Effect::rolling,
+     .help = "What the ranks of a replica exchange sums through; auto: by size, what a test at "
+             "start finds right and fastest."},
+    {.name = "disable-custom-all-reduce",
+     .group = "Layout",
+     .field = &Options::disable_custom_all_reduce,
+     .kind = OptionKind::word,
+     .words = kSwitch,
+     .alone = "on",
+     .effect = Effect::rolling,
+     .help = "Whether ranks on GPUs exchange sums through NCCL alone, without kernels of our own; "
+             "the flag alone means on."},
     {.name = "simulation",
      .group = "Layout",
      .field = &Options::simulation,
@@ -415,7 +437,8 @@ std::string environment_name(const OptionRow& row) {
 }
 
 bool takes_auto(const OptionRow& row) {
-  return std::holds_alternative<std::optional<std::int64_t> Options::*>(row.field);
+  return row.zero_is_auto ||
+         std::holds_alternative<std::optional<std::int64_t> Options::*>(row.field);
 }
 
 }  // namespace plimsoll

@@ -18,7 +18,7 @@
 
 namespace plimsoll {
 
-// An optional field takes the word `auto`.
+// An optional field takes the word `auto`, and a count whose row says so.
 using OptionField = std::variant<std::string Options::*, std::int64_t Options::*,
                                  std::optional<std::int64_t> Options::*, milliseconds Options::*>;
 
@@ -32,6 +32,7 @@ struct OptionRow {
   // Of a count; bytes of a size; milliseconds of a duration; millionths of a fraction.
   std::int64_t min = 0;
   std::int64_t max = 0;
+  bool zero_is_auto = false;                     // of a count
   std::span<const std::string_view> words = {};  // the allowed ones, of a word
   std::string_view alone = {};                   // what the flag without a value means
   std::string_view allowed = {};                 // of a checked text, for people

@@ -105,6 +105,18 @@ Status store_number(Options& options, const OptionRow& row, std::int64_t value) 
   return {};
 }
 
+void set_auto(Options& options, const OptionRow& row) {
+  if (row.zero_is_auto) {
+    options.*std::get<std::int64_t Options::*>(row.field) = 0;
+  } else {
+    options.*std::get<OptionalField>(row.field) = std::nullopt;
+  }
+}
+
+bool is_auto(const Options& options, const OptionRow& row) {
+  return row.zero_is_auto && options.*std::get<std::int64_t Options::*>(row.field) == 0;
+}
+
 }  // namespace
 
 Status set_option(Options& options, const OptionRow& row, std::string_view text) {
@@ -115,7 +127,7 @@ Status set_option(Options& options, const OptionRow& row, std::string_view text)
     return {};
   }
   if (takes_auto(row) && text == "auto") {
-    options.*std::get<OptionalField>(row.field) = std::nullopt;
+    set_auto(options, row);
     return {};
   }
   const Result<std::int64_t> value = parse_number(row, text);
@@ -132,6 +144,7 @@ std::string option_text(const Options& options, const OptionRow& row) {
   if (const auto* duration = std::get_if<milliseconds Options::*>(&row.field)) {
     return format_duration(options.**duration);
   }
+  if (is_auto(options, row)) return "auto";
   return format_number(row, options.*std::get<std::int64_t Options::*>(row.field));
 }
 
@@ -147,6 +160,7 @@ Json option_json(const Options& options, const OptionRow& row) {
   if (const auto* duration = std::get_if<milliseconds Options::*>(&row.field)) {
     return static_cast<std::int64_t>((options.**duration).count());
   }
+  if (is_auto(options, row)) return "auto";
   return options.*std::get<std::int64_t Options::*>(row.field);
 }
 

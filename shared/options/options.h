@@ -23,8 +23,8 @@ struct Options {
   std::string draft_model;           // proposes tokens that the model checks; empty: none
 
   // Layout
-  std::int64_t tp = 1;
-  std::int64_t dp = 1;
+  std::int64_t tp = 1;                  // 0: auto, which layout_choice.h decides
+  std::int64_t dp = 1;                  // 0: auto
   std::optional<std::int64_t> threads;  // a rank
   std::string devices = "auto";         // auto · cpu · cuda · simulated:SIZE (device_choice.h)
   std::string machine;                  // description to plan for; empty: this machine
@@ -32,6 +32,8 @@ struct Options {
   std::string cpu_path = "auto";        // auto · scalar · avx2 · avx512-vnni
   std::int64_t ep = 1;                  // ranks that the experts are divided over
   Tokens ep_dispatch_tokens = 128;      // of one rank and step, through expert-parallel buffers
+  std::string collective = "auto";      // auto · shm · ipc · fused · nccl · nccl_symmetric
+  std::string disable_custom_all_reduce = "off";  // on · off
 
   // Memory
   std::optional<Bytes> device_memory;                // of one rank

@@ -49,6 +49,62 @@ TEST_F(CohortTest, StatesFollowWhatItsRanksSay) {
   EXPECT_EQ(cohort.workers()[1].device, "cpu");
 }
 
+Json table(const char* hash) { return Json::object({{"backend", "shm"}, {"hash", hash}}); }
+
+TEST_F(CohortTest, RanksWhoseTablesDifferAreOneFault) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, kStart);
+  for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+  for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, kStart, out_);
+  cohort.commit(8, 512, kStart, out_);
+  cohort.said(0, Ready{"cpu", nullptr, table("a")}, kStart, out_);
+  cohort.said(1, Ready{"cpu", nullptr, table("b")}, kStart, out_);
+  EXPECT_EQ(cohort.state(), CohortState::dying);
+  EXPECT_EQ(count<AbortSegment>(), 1U);
+  for (const std::int64_t rank : {0, 1}) cohort.child_exited(rank, {true, SIGKILL}, kStart, out_);
+  cohort.tick(kStart + seconds(5), out_);
+  const std::optional<RootCause> cause = cohort.take_cause();
+  ASSERT_TRUE(cause);
+  EXPECT_NE(cause->message.find("another table of collectives than rank 0"), std::string::npos)
+      << cause->message;
+}
+
+TEST_F(CohortTest, ATableIsKeptForTheNextStartOfTheSameRanks) {
+  plan_.collectives = table("planned");
+  Cohort cohort = this->cohort();
+  const auto loaded_with = [&] {
+    std::string hash;
+    for (const Action& action : out_) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto* load = send == nullptr ? nullptr : std::get_if<Load>(&send->message);
+      if (load != nullptr) hash = load->collectives.find("hash")->as_string();
+    }
+    return hash;
+  };
+  cohort.start(1, kStart, out_);
+  for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 10 + rank, kStart);
+  for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+  EXPECT_EQ(loaded_with(), "planned");
+  for (const std::int64_t rank : {0, 1}) cohort.said(rank, Loaded{}, kStart, out_);
+  cohort.commit(8, 512, kStart, out_);
+  for (const std::int64_t rank : {0, 1}) {
+    cohort.said(rank, Ready{"cpu", nullptr, table("found")}, kStart, out_);
+  }
+  EXPECT_EQ(cohort.state(), CohortState::ready);
+  for (const std::int64_t rank : {0, 1}) cohort.child_exited(rank, {true, SIGKILL}, kStart, out_);
+  TimePoint at = kStart;
+  for (int i = 0; i < 100 && cohort.state() != CohortState::loading; ++i) {
+    cohort.tick(at += seconds(1), out_);
+    if (cohort.state() == CohortState::idle) break;
+  }
+  out_.clear();
+  if (cohort.state() != CohortState::loading) cohort.start(2, at, out_);
+  for (const std::int64_t rank : {0, 1}) cohort.child_started(rank, 20 + rank, at);
+  for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+  EXPECT_EQ(loaded_with(), "found");
+}
+
 TEST_F(CohortTest, TheSegmentIsMadeBeforeTheRanksAndDroppedAfterThem) {
   Cohort cohort = this->cohort();
   cohort.start(1, kStart, out_);

@@ -83,6 +83,16 @@ TEST(Quarantine, WhereAllDevicesAreLostTheCpuIsNoneOfThem) {
   EXPECT_EQ(leave_out(quarantine({"GPU-1"}), on_cpu, none).value(), 2);
 }
 
+TEST(Quarantine, ALayoutThatIsLeftToThePlanStaysOpenWhereDevicesAreLeft) {
+  Machine three = machine(3);
+  EXPECT_EQ(leave_out(quarantine({"GPU-1"}), options(0, 0), three).value(), 0);
+  EXPECT_EQ(three.devices.size(), 2U);
+  EXPECT_EQ(leave_out(quarantine({"GPU-1"}), options(2, 0), three).value(), 0);
+  EXPECT_FALSE(leave_out(quarantine({"GPU-1"}), options(4, 0), three));
+  Machine none;
+  EXPECT_FALSE(leave_out(quarantine({"GPU-1"}), options(0, 0), none));
+}
+
 TEST(Quarantine, SimulatedDevicesAreKnownByTheirPlace) {
   Machine all = machine(2);
   all.devices[1].uuid.clear();

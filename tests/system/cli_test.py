@@ -27,6 +27,10 @@ class Cli(SystemTest):
                 (("plan", "--model", self.model, "--device-memory", "1MiB"), 3),
                 (("plan", "--model", self.model, "--tp", "99"), 78),
                 (("plan", "--model", self.model, "--tpp", "2"), 78),
+                (("plan", "--model", self.model, "--tp", "auto", "--dp", "auto"), 0),
+                (("plan", "--model", self.model, "--tp", "2", "--devices", "cpu", "--collective", "shm"), 0),
+                (("plan", "--model", self.model, "--tp", "2", "--devices", "cpu", "--collective", "nccl"), 78),
+                (("start", "--model", self.model, "--tp", "2", "--devices", "cpu", "--collective", "nccl"), 78),
                 (("plan", "--model", "/nowhere.gguf"), 78),
             ]:
                 done = nothing.cli(*arguments)
@@ -46,6 +50,11 @@ class Cli(SystemTest):
                 self.assertIn(key, status)
             self.assertEqual(status["state"], "serving")
             self.assertEqual([r["rank"] for r in status["replicas"][0]["ranks"]], [0, 1])
+            tested = json.loads(server.cli("status", "--collectives", "--json").stdout)["replicas"][0]["collectives"]
+            self.assertEqual((tested["backend"], tested["is_kept"]), ("shm", False))
+            self.assertEqual({one["algorithm"] for one in tested["tests"]}, {"one-shot", "two-shot"})
+            self.assertTrue(all(size["state"] == "right" for one in tested["tests"] for size in one["sizes"]))
+            self.assertIn(f"replica 0: shm, table {tested['hash']}", server.cli("status", "--collectives").stdout)
             self.assertEqual(server.cli("start", "--model", self.model).returncode, 75)
 
             self.assertEqual(server.cli("reconfigure", "nonsense=1").returncode, 78)
@@ -57,6 +66,9 @@ class Cli(SystemTest):
             before = server.workers()
             self.assertEqual(server.cli("restart", seconds=60).returncode, 0)
             self.assertFalse({r["pid"] for r in before} & {r["pid"] for r in server.workers()})
+            # What the first start measured is only checked.
+            kept = json.loads(server.cli("status", "--collectives", "--json").stdout)["replicas"][0]["collectives"]
+            self.assertEqual(kept, {**tested, "is_kept": True})
 
             # A change whose plan does not fit leaves what runs alone.
             running = server.workers()

@@ -43,6 +43,17 @@ Load load_of(const MemoryPlan& plan, const OptionSet& options = {}) {
   return load;
 }
 
+TEST(WorkerSetup, ATableOfCollectivesThatCannotBeReadIsNone) {
+  Load load = load_of(four_ranks());
+  EXPECT_FALSE(read_load(load)->collectives);
+  load.collectives = table_to_json(table_of_one("shm", "one-shot"));
+  EXPECT_EQ(read_load(load)->collectives, table_of_one("shm", "one-shot"));
+  load.collectives.set("hash", "of another build");
+  const auto launched = read_load(load);
+  ASSERT_TRUE(launched) << launched.error().message;
+  EXPECT_FALSE(launched->collectives);
+}
+
 TEST(WorkerSetup, TakesItsOwnRankAndTheShardsOfItsReplica) {
   const auto launched = read_load(load_of(four_ranks()));
   ASSERT_TRUE(launched) << launched.error().message;

@@ -9,7 +9,10 @@
 
 namespace plimsoll {
 
-std::string render_status(const Json& status);         // one screen
+std::string render_status(const Json& status);  // one screen
+// {"replicas": [{"replica", "collectives"}]}, and the same for people.
+Json collectives_of(const Json& status);
+std::string render_collectives(const Json& status);
 std::string render_last_known(const Json& status);     // of a daemon that is dead
 std::string render_changes(const Json& reply_result);  // of reconfigure
 // "loading 45 %, 36.1 MiB of 80.3 MiB": one line without its end.

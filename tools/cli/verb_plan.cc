@@ -9,11 +9,15 @@
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
+#include "shared/collective/collective_choice.h"
+#include "shared/collective/collective_forecast.h"
 #include "shared/generation/fingerprint.h"
+#include "shared/generation/layout_speeds.h"
 #include "shared/generation/learned_terms.h"
 #include "shared/generation/plan_outcome.h"
 #include "shared/memory/foreign_log/log_file.h"
 #include "shared/memory/foreign_log/log_plan.h"
+#include "shared/memory/layout_choice.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/memory_report.h"
@@ -33,35 +37,54 @@ std::string all_terms() {
   return names;
 }
 
-Result<std::string> explanation(const MemoryPlan& plan, std::string_view name, bool as_json) {
+// Of the collective also how fast each backend would be, where that can be told.
+Result<std::string> explanation(const MemoryPlan& plan,
+                                const std::optional<CollectiveForecast>& forecast,
+                                std::string_view name, bool as_json) {
   const std::optional<Term> term = term_from_name(name);
-  if (term && as_json) return dump_json(explain_term_json(plan, *term), 2) + "\n";
-  if (term) return explain_term(plan, *term);
+  const bool with_forecast = term == Term::collective && forecast;
+  if (term && as_json) {
+    Json json = explain_term_json(plan, *term);
+    if (with_forecast) json.set("forecast", forecast_to_json(*forecast));
+    return dump_json(json, 2) + "\n";
+  }
+  if (term) {
+    return explain_term(plan, *term) + (with_forecast ? "\n" + explain_forecast(*forecast) : "");
+  }
   return invalid(
       fmt::format("--explain: '{}' is no term of the plan; terms: {}", name, all_terms()));
 }
 
-// As the daemon does before it plans.
-void learn(const std::filesystem::path& state, const OptionSet& options, Machine& machine) {
+// As the daemon does before it plans: the layout, where it was left to us, and what earlier
+// launches of it teach.
+Result<LayoutChoice> prepare(const std::filesystem::path& state, const PlanModels& models,
+                             OptionSet& options, Machine& machine) {
   const std::vector<std::string> variables = own_variables();
   const std::vector<Setting> environment =
       read_fingerprint({.machine = machine,
                         .model = options.values.model,
                         .variables = variables,
                         .build = "plimsoll " PLIMSOLL_VERSION});
+  const bool is_auto = is_layout_auto(options.values);
+  LayoutChoice layout = TRY(choose_layout(
+      machine, models.model, options, models.draft_or_null(),
+      is_auto ? read_layout_speeds(state, {environment, options}) : std::vector<LayoutSpeed>()));
+  options = with_layout(std::move(options), layout);
   add_learned(read_learned_terms(state, {environment, options}), machine);
+  return layout;
 }
 
 // What earlier launches like this one came to; the newest of them in words.
 constexpr std::size_t kEarlierShown = 3;
 
-void show(const MemoryPlan& plan, const MemoryWindow& window,
-          const std::vector<PlanOutcome>& earlier, Console& console) {
+void show(const MemoryPlan& plan, const std::optional<CollectiveForecast>& forecast,
+          const MemoryWindow& window, const std::vector<PlanOutcome>& earlier, Console& console) {
   console.out << memory_summary(plan) << '\n';
   for (const RankGroup& group : group_ranks(plan)) {
     console.out << plan_bar(group, {.cells = 64, .has_colour = console.has_colour}) << '\n';
   }
   console.out << memory_ledgers(plan);
+  if (forecast) console.out << '\n' << forecast_report(*forecast);
   const std::string ends = plan.refusal ? "" : window_report(window);
   if (!ends.empty()) console.out << fmt::format("\nwould also fit: {}\n", ends);
   for (std::size_t i = 0; i < std::min(earlier.size(), kEarlierShown); ++i) {
@@ -111,16 +134,21 @@ Result<OptionSet> options_of(const Invocation& call, std::vector<std::string>& n
 
 Result<int> run_plan(const Invocation& call) {
   std::vector<std::string> notes;
-  const OptionSet set = TRY(options_of(call, notes));
+  OptionSet set = TRY(options_of(call, notes));
   const Options& options = set.values;
   Machine machine = TRY(find_machine(options));
   const PlanModels models = TRY(read_plan_models(options, machine));
-  learn(state_folder_of(call), set, machine);
+  const LayoutChoice layout = TRY(prepare(state_folder_of(call), models, set, machine));
+  if (!layout.why.empty()) notes.push_back(layout.why);
+  TRY(check_collective(machine, set, options.tp));
   MemoryPlan plan = TRY(plan_memory(machine, models.model, set, models.draft_or_null()));
   plan.decisions.notes.insert(plan.decisions.notes.begin(), notes.begin(), notes.end());
+  const std::optional<CollectiveForecast> forecast =
+      forecast_collectives(machine, models.model, plan, set);
   const auto explain = call.line.flags.find("explain");
   if (explain != call.line.flags.end()) {
-    call.console.out << TRY(explanation(plan, explain->second, call.line.json)) << std::flush;
+    call.console.out << TRY(explanation(plan, forecast, explain->second, call.line.json))
+                     << std::flush;
   } else {
     const MemoryWindow window =
         TRY(plan_window(machine, models.model, set, models.draft_or_null()));
@@ -133,9 +161,10 @@ Result<int> run_plan(const Invocation& call) {
       Json list = Json::array();
       for (const PlanOutcome& one : earlier) list.push(plan_outcome_json(one));
       json.set("earlier", std::move(list));
+      json.set("collectives", forecast ? forecast_to_json(*forecast) : Json());
       call.console.out << dump_json(json, 2) << std::endl;
     } else {
-      show(plan, window, earlier, call.console);
+      show(plan, forecast, window, earlier, call.console);
     }
   }
   const auto svg = call.line.flags.find("svg");

@@ -17,8 +17,13 @@ constexpr std::size_t kStateFileBytesMax = 16 * 1024 * 1024;
 constexpr seconds kAppearTimeout{10};  // for a daemon that is being launched
 
 void print(const Invocation& call, const Json& status) {
-  call.console.out << (call.line.json ? dump_json(status, 2) + "\n" : render_status(status))
-                   << std::flush;
+  const bool only_collectives = call.line.has("collectives");
+  if (call.line.json) {
+    call.console.out << dump_json(only_collectives ? collectives_of(status) : status, 2) << "\n";
+  } else {
+    call.console.out << (only_collectives ? render_collectives(status) : render_status(status));
+  }
+  call.console.out << std::flush;
 }
 
 // What the daemon left in its state folder, or null.

@@ -8,8 +8,9 @@ namespace {
 
 constexpr std::array<VerbFlag, 1> kStopFlags = {
     {{"all", "", "end the daemon too, not only the deployment"}}};
-constexpr std::array<VerbFlag, 2> kStatusFlags = {
-    {{"watch", "", "show it again each second, until Ctrl-C"},
+constexpr std::array<VerbFlag, 3> kStatusFlags = {
+    {{"collectives", "", "show by what the ranks of each replica exchange sums, and its test"},
+     {"watch", "", "show it again each second, until Ctrl-C"},
      {"wait", "", "return when it serves (exit code 0), has failed or is gone"}}};
 constexpr std::array<VerbFlag, 1> kRestartFlags = {
     {{"path", "PATH", "auto, beside, rolling, hold or restart: how to go about it"}}};
@@ -55,7 +56,7 @@ constexpr std::array<Verb, 16> kVerbs = {{
      .flags = kRestartFlags,
      .run = run_restart},
     {.name = "status",
-     .arguments = "[--watch | --wait]",
+     .arguments = "[--watch | --wait | --collectives]",
      .summary = "show state, URL, processes, memory, queue and speed",
      .flags = kStatusFlags,
      .run = run_status},

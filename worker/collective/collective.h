@@ -17,6 +17,8 @@
 
 namespace plimsoll {
 
+class Tunable;
+
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -55,6 +57,9 @@ class Collective {
   virtual Status barrier() = 0;
   // The same, where a peer may have much more to do before.
   virtual Status await_peers(Duration patience) = 0;
+
+  // Where there are several algorithms for the sums; else nullptr.
+  virtual Tunable* tunable() { return nullptr; }
 
   // Frees the other ranks from whatever they wait for; they get this reason.
   virtual void abort(std::string_view reason) = 0;

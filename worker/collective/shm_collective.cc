@@ -4,6 +4,10 @@
 // Two slots are enough: a rank sets its counter to r only after it has read everything of round
 // r - 1, and it writes for round r only after all counters are at r - 1, that is, after all have
 // read round r - 2, which used the same slot.
+//
+// Sums go in one of two ways, with the same bits. One-shot: everybody gives all of its part and
+// sums everything. Two-shot: everybody sums one share of what the others gave for it, and then
+// takes the others' shares: a round more, and less to read the more ranks there are.
 #include "worker/collective/shm_collective.h"
 
 #include <algorithm>
@@ -17,6 +21,7 @@
 #include "shared/base/check.h"
 #include "worker/collective/rank_sum.h"
 #include "worker/collective/segment_wait.h"
+#include "worker/collective/tunable.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +30,21 @@ bool same(const RoundOp& a, const RoundOp& b) {
   return a.kind == b.kind && a.chunk == b.chunk && a.rows == b.rows && a.cols == b.cols;
 }
 
-class ShmCollective : public Collective {
+constexpr std::array<std::string_view, 2> kAlgorithms = {"one-shot", "two-shot"};
+constexpr std::int64_t kShareUnit = 16;  // values of a cache line's neighbours
+
+struct Share {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+// Of a chunk of `count` values.
+Share share_of(int rank, int ranks, std::int64_t count) {
+  const std::int64_t each = round_up(ceil_div(count, std::int64_t{ranks}), kShareUnit);
+  const std::int64_t begin = std::min(count, rank * each);
+  return {begin, std::min(count, begin + each)};
+}
+
+class ShmCollective : public Collective, public Tunable {
  public:
   ShmCollective(ReplicaSegment segment, const ShmCollectiveOptions& options)
       : segment_(segment), options_(options), round_(segment.line(options.rank).round.load()) {}
@@ -41,6 +60,11 @@ class ShmCollective : public Collective {
   Status await_peers(Duration patience) override;
   void abort(std::string_view reason) override { segment_.abort(reason); }
 
+  Tunable* tunable() override { return this; }
+  std::string_view backend() const override { return "shm"; }
+  std::span<const std::string_view> algorithms() const override { return kAlgorithms; }
+  void use(const BackendTable& table) override;
+
  private:
   // Waits until this round's slot may be written; then `join` tells the peers that it is.
   Status open_round(const RoundOp& op);
@@ -48,10 +72,16 @@ class ShmCollective : public Collective {
   Status wait_for_rank(int peer, std::uint32_t round, const RoundOp& op);
   Status wait_for_peers(const RoundOp& op);
   Status check_same(int peer, const RoundOp& op);
+  // `at`: where in the slot, in elements.
   template <typename View>
-  void write_slot(const View& from, std::int64_t begin, std::int64_t count);
+  void write_slot(const View& from, std::int64_t begin, std::int64_t count, std::int64_t at = 0);
   std::span<double> sums_slot(int rank) const;
-  void add_chunk(const SumsView& partial, std::int64_t begin, std::int64_t count,
+  bool goes_in_two(Bytes bytes) const;
+  Status reduce_at_once(RoundOp op, const SumsView& partial, std::int64_t begin, std::int64_t count,
+                        const TensorView& accumulate);
+  Status reduce_in_two(RoundOp op, const SumsView& partial, std::int64_t begin, std::int64_t count,
+                       const TensorView& accumulate);
+  void add_share(const SumsView& partial, std::int64_t begin, Share share,
                  const TensorView& accumulate);
   Status collect_chunk(const RoundOp& op, std::span<const std::int64_t> cols_of_rank,
                        const TensorView& all);
@@ -68,7 +98,27 @@ class ShmCollective : public Collective {
   ReplicaSegment segment_;
   ShmCollectiveOptions options_;
   std::uint32_t round_;
+  // Of the table: up to how many bytes a message goes in two rounds, or in one.
+  struct Way {
+    Bytes up_to;
+    bool in_two;
+  };
+  std::vector<Way> ways_ = {{kAnySize, false}};
 };
+
+void ShmCollective::use(const BackendTable& table) {
+  CHECK(!table.rows.empty());
+  ways_.clear();
+  for (const TableRow& row : table.rows) {
+    CHECK(std::ranges::find(kAlgorithms, row.algorithm) != kAlgorithms.end());
+    ways_.push_back({row.up_to, row.algorithm == kAlgorithms[1]});
+  }
+}
+
+bool ShmCollective::goes_in_two(Bytes bytes) const {
+  const auto way = std::ranges::find_if(ways_, [&](const Way& one) { return bytes <= one.up_to; });
+  return way == ways_.end() ? ways_.back().in_two : way->in_two;
+}
 
 Status ShmCollective::wait_for_rank(int peer, std::uint32_t round, const RoundOp& op) {
   const Waited waited =
@@ -117,11 +167,12 @@ Status ShmCollective::wait_for_peers(const RoundOp& op) {
 }
 
 template <typename View>
-void ShmCollective::write_slot(const View& from, std::int64_t begin, std::int64_t count) {
+void ShmCollective::write_slot(const View& from, std::int64_t begin, std::int64_t count,
+                               std::int64_t at) {
   auto* slot = reinterpret_cast<std::byte*>(segment_.slot(rank(), round_).data());
-  for_each_run(from, begin, count, [slot](const auto* data, std::int64_t at, std::int64_t length) {
+  for_each_run(from, begin, count, [=](const auto* data, std::int64_t run, std::int64_t length) {
     constexpr auto kSize = static_cast<Bytes>(sizeof *data);
-    copy_to_slot(data, length * kSize, slot + at * kSize);
+    copy_to_slot(data, length * kSize, slot + (at + run) * kSize);
   });
 }
 
@@ -136,33 +187,73 @@ Status ShmCollective::all_reduce_add(SumsView partial, TensorView accumulate) {
   const std::int64_t total = partial.rows * partial.cols;
   RoundOp op = {OpKind::all_reduce_add, 0, partial.rows, partial.cols};
   const std::int64_t slot = std::ssize(sums_slot(rank()));
+  const bool in_two = goes_in_two(total * static_cast<Bytes>(sizeof(double)));
   for (std::int64_t begin = 0; begin < total; begin += slot, ++op.chunk) {
     const std::int64_t count = std::min(slot, total - begin);
-    TRY(open_round(op));
-    write_slot(partial, begin, count);
-    join_round(op);
-    TRY(wait_for_peers(op));
-    add_chunk(partial, begin, count, accumulate);
+    TRY(in_two ? reduce_in_two(op, partial, begin, count, accumulate)
+               : reduce_at_once(op, partial, begin, count, accumulate));
   }
   return {};
 }
 
-void ShmCollective::add_chunk(const SumsView& partial, std::int64_t begin, std::int64_t count,
+Status ShmCollective::reduce_at_once(RoundOp op, const SumsView& partial, std::int64_t begin,
+                                     std::int64_t count, const TensorView& accumulate) {
+  TRY(open_round(op));
+  write_slot(partial, begin, count);
+  join_round(op);
+  TRY(wait_for_peers(op));
+  add_share(partial, begin, {0, count}, accumulate);
+  return {};
+}
+
+Status ShmCollective::reduce_in_two(RoundOp op, const SumsView& partial, std::int64_t begin,
+                                    std::int64_t count, const TensorView& accumulate) {
+  const Share own = share_of(rank(), size(), count);
+  op.kind = OpKind::reduce_share;
+  TRY(open_round(op));
+  write_slot(partial, begin, own.begin);
+  write_slot(partial, begin + own.end, count - own.end, own.end);
+  join_round(op);
+  TRY(wait_for_peers(op));
+  add_share(partial, begin, own, accumulate);
+  op.kind = OpKind::take_shares;
+  TRY(open_round(op));
+  write_slot(accumulate, begin + own.begin, own.end - own.begin, own.begin);
+  join_round(op);
+  TRY(wait_for_peers(op));
+  for (int step = 1; step < size(); ++step) {
+    const int peer = (rank() + step) % size();
+    const Share share = share_of(peer, size(), count);
+    const float* slot = segment_.slot(peer, round_).data() + share.begin;
+    for_each_run(accumulate, begin + share.begin, share.end - share.begin,
+                 [slot](float* to, std::int64_t at, std::int64_t length) {
+                   std::copy_n(slot + at, length, to);
+                 });
+  }
+  return {};
+}
+
+// Adds everybody's values of a share of the chunk that begins there.
+void ShmCollective::add_share(const SumsView& partial, std::int64_t begin, Share share,
                               const TensorView& accumulate) {
   std::array<const double*, kReplicaRanksMax> parts{};
   const auto ranks = static_cast<std::size_t>(size());
-  for_each_run(accumulate, begin, count, [&](float* to, std::int64_t at, std::int64_t length) {
-    // The own part is taken from where it was made: the slot may have left the cache. Its rows
-    // may be spaced otherwise, so it goes run by run too.
-    for_each_run(partial, begin + at, length,
-                 [&](const double* own, std::int64_t offset, std::int64_t run) {
-                   for (std::size_t r = 0; r < ranks; ++r) {
-                     const int peer = static_cast<int>(r);
-                     parts[r] = peer == rank() ? own : sums_slot(peer).data() + at + offset;
-                   }
-                   add_in_rank_order({parts.data(), ranks}, to + offset, run);
-                 });
-  });
+  const std::int64_t first = begin + share.begin;
+  for_each_run(accumulate, first, share.end - share.begin,
+               [&](float* to, std::int64_t at, std::int64_t length) {
+                 // The own part is taken from where it was made: the slot may have left the cache.
+                 // Its rows may be spaced otherwise, so it goes run by run too.
+                 for_each_run(partial, first + at, length,
+                              [&](const double* own, std::int64_t offset, std::int64_t run) {
+                                for (std::size_t r = 0; r < ranks; ++r) {
+                                  const int peer = static_cast<int>(r);
+                                  parts[r] = peer == rank() ? own
+                                                            : sums_slot(peer).data() + share.begin +
+                                                                  at + offset;
+                                }
+                                add_in_rank_order({parts.data(), ranks}, to + offset, run);
+                              });
+               });
 }
 
 Status ShmCollective::gather(TensorView mine, std::span<const std::int64_t> cols_of_rank,

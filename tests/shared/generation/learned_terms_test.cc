@@ -125,5 +125,41 @@ TEST(LearnedTerms, AFolderThatIsAbsentTeachesNothing) {
   EXPECT_TRUE(read_learned_terms("/nowhere/at/all", {kHere, options}).empty());
 }
 
+TEST(LearnedTerms, ALayoutThatWasLeftToUsIsWhatItsPlanSays) {
+  GenerationRecord record = record_of(3, Json::array({rank_of({{"context", 5 * kMiB}})}));
+  OptionSet open = options_of(0);
+  open.values.dp = 0;
+  record.options = option_set_to_json(open);
+  record.plan.set("tp", 8);
+  EXPECT_EQ(bytes_of(learned({record}), "context"), 5 * kMiB);
+  record.plan.set("tp", 4);
+  EXPECT_EQ(bytes_of(learned({record}), "context"), -1);
+}
+
+Json with_table(const char* hash) {
+  Json rank = rank_of({{"context", kMiB}});
+  rank.set("collectives", Json::object({{"hash", hash}}));
+  return Json::array({rank});
+}
+
+TEST(LearnedTerms, TheNewestComparableTableOfCollectivesIsKept) {
+  GenerationRecord elsewhere = record_of(5, with_table("elsewhere"));
+  elsewhere.environment[0].value = "571";
+  GenerationRecord other = record_of(6, with_table("other"));
+  OptionSet by_name = options_of(8);
+  by_name.values.collective = "nccl";
+  other.options = option_set_to_json(by_name);
+  const OptionSet options = options_of(8);
+  const auto kept = [&](std::vector<GenerationRecord> records) {
+    return learned_collectives({.records = std::move(records), .damaged = {}, .last_number = 9},
+                               {kHere, options});
+  };
+  const Json table = kept({record_of(2, with_table("old")), record_of(3, with_table("new")),
+                           record_of(4, Json::array({rank_of({})})), elsewhere, other});
+  EXPECT_EQ(table.find("hash")->as_string(), "new");
+  EXPECT_TRUE(kept({elsewhere}).is_null());
+  EXPECT_TRUE(kept({}).is_null());
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -94,5 +94,36 @@ TEST(MachineFile, TheStorysMachineHas94GiBFreeBeforeWeights) {
   EXPECT_EQ(machine->link, DeviceLink::pcie);
 }
 
+TEST(MachineFile, LinksAndRatesReadBackAsWritten) {
+  const Result<Machine> machine = parse_machine(R"({"link": "pcie",
+    "peers": {"path": "sys", "access": false, "latency_us": 3.5, "gb_per_s": 50,
+              "gb_per_s_busy": 20.5},
+    "devices": [{"count": 2, "memory": "96GiB", "memory_gb_per_s": 1792, "pcie_generation": 5,
+                 "pcie_lanes": 16}]})");
+  ASSERT_TRUE(machine) << machine.error().message;
+  EXPECT_EQ(machine->peers.path, PeerPath::sockets);
+  EXPECT_EQ(machine->peers.has_access, false);
+  EXPECT_EQ(machine->peers.bytes_per_us, 50'000);
+  EXPECT_EQ(machine->devices[1].memory_rate, 1792e9);
+  const Result<Machine> again = parse_machine(dump_json(machine_to_json(*machine)));
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->peers, machine->peers);
+  EXPECT_EQ(again->devices[0].memory_rate, machine->devices[0].memory_rate);
+  EXPECT_EQ(again->devices[0].pcie_generation, 5);
+  EXPECT_EQ(again->devices[0].pcie_lanes, 16);
+}
+
+TEST(MachineFile, APathThatIsNoneIsAMistake) {
+  for (const char* text : {R"({"peers": {"path": "far"}, "devices": [{"memory": 1}]})",
+                           R"({"peers": {"path": "nvlink"}, "devices": [{"memory": 1}]})",
+                           R"({"link": "nvlink", "peers": {"path": "sys"},
+                               "devices": [{"memory": 1}]})"}) {
+    const Result<Machine> machine = parse_machine(text);
+    ASSERT_FALSE(machine) << text;
+    EXPECT_NE(machine.error().message.find("peers.path"), std::string::npos)
+        << machine.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

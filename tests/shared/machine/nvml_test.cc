@@ -22,6 +22,8 @@ struct FakeGpu {
   NvmlReturn processes_result = kNvmlSuccess;
 };
 struct FakeDriver {
+  int level = kNvmlOneSwitch;  // of every pair
+  int peer_status = 0;
   std::vector<FakeGpu> gpus = {{}, {.uuid = "GPU-2"}};
   FakeGpu slice = {.name = "NVIDIA H200 MIG 2g.35gb",
                    .uuid = "MIG-7",
@@ -81,6 +83,30 @@ NvmlApi fake_api() {
     *count = static_cast<unsigned>(all.size());
     if (!fits) return kNvmlInsufficientSize;
     std::copy(all.begin(), all.end(), list);
+    return kNvmlSuccess;
+  };
+  api.bus_bits = [](NvmlHandle, unsigned* bits) {
+    *bits = 512;
+    return kNvmlSuccess;
+  };
+  api.clock_max = [](NvmlHandle, int clock, unsigned* mhz) {
+    *mhz = clock == kNvmlMemoryClock ? 14'001 : 1;
+    return kNvmlSuccess;
+  };
+  api.pcie_generation = [](NvmlHandle, unsigned* generation) {
+    *generation = 5;
+    return kNvmlSuccess;
+  };
+  api.pcie_lanes = [](NvmlHandle, unsigned* lanes) {
+    *lanes = 16;
+    return kNvmlSuccess;
+  };
+  api.peer_status = [](NvmlHandle, NvmlHandle, int, int* status) {
+    *status = driver->peer_status;
+    return kNvmlSuccess;
+  };
+  api.ancestor = [](NvmlHandle, NvmlHandle, int* level) {
+    *level = driver->level;
     return kNvmlSuccess;
   };
   api.mig_mode = [](NvmlHandle h, unsigned* current, unsigned* pending) {
@@ -200,6 +226,40 @@ TEST_F(Nvml, ADriverThatDoesNotStartSaysWhy) {
   const Result<NvmlDevices> found = read_nvml(api, 0);
   ASSERT_FALSE(found);
   EXPECT_NE(found.error().message.find("no permission"), std::string::npos);
+}
+
+TEST_F(Nvml, RatesAreWhatClockAndBusGive) {
+  const Result<NvmlDevices> found = read_nvml(fake_api(), 0);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_NEAR(found->devices[0].memory_rate, 1792e9, 1e9);
+  EXPECT_EQ(found->devices[0].pcie_generation, 5);
+  EXPECT_EQ(found->devices[0].pcie_lanes, 16);
+}
+
+TEST_F(Nvml, TheLongestWayBetweenTwoCounts) {
+  for (FakeGpu& gpu : fake_.gpus) gpu.has_link = false;
+  const auto path = [&](int level) {
+    fake_.level = level;
+    return read_nvml(fake_api(), 0)->peers.path;
+  };
+  EXPECT_EQ(path(10), PeerPath::one_switch);
+  EXPECT_EQ(path(20), PeerPath::switches);
+  EXPECT_EQ(path(30), PeerPath::host_bridge);
+  EXPECT_EQ(path(40), PeerPath::host_bridge);
+  EXPECT_EQ(path(50), PeerPath::sockets);
+}
+
+TEST_F(Nvml, PeersMayReachEachOtherAsTheDriverSays) {
+  EXPECT_EQ(read_nvml(fake_api(), 0)->peers.has_access, true);
+  EXPECT_EQ(read_nvml(fake_api(), 0)->peers.path, PeerPath::nvlink);
+  fake_.peer_status = 1;
+  EXPECT_EQ(read_nvml(fake_api(), 0)->peers.has_access, false);
+  NvmlApi old = fake_api();
+  old.peer_status = nullptr;
+  old.ancestor = nullptr;
+  for (FakeGpu& gpu : fake_.gpus) gpu.has_link = false;
+  EXPECT_EQ(read_nvml(old, 0)->peers.has_access, std::nullopt) << "unknown is not no";
+  EXPECT_EQ(read_nvml(old, 0)->peers.path, PeerPath::unknown);
 }
 
 }  // namespace

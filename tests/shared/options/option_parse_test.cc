@@ -131,16 +131,16 @@ TEST_F(OptionParse, ReportsEveryMistakeWithItsPlace) {
   const std::string f = file_.string();
   EXPECT_EQ(mistakes(),
             f + ":1: unknown setting 'prot'; did you mean port?\n" +  //
-                f + ":2: tp: 99 is out of range (allowed: 1 to 64)\n" + f +
+                f + ":2: tp: 99 is out of range (allowed: 1 to 64, or auto)\n" + f +
                 ":4: 'port' is set a second time (first in line 3)\n" + f +
                 ":5: there are no sections; write `name = value`\n" + f +
                 ":6: 'nonsense' is not `name = value`\n" + f +
                 ":7: step-time-max: '250' needs a unit: ms, s, min or h (250ms, 10s, 5min) "
                 "(allowed: 1ms to 1min)\n"
                 "PLIMSOLL_TPP: unknown variable; did you mean PLIMSOLL_TP?\n"
-                "PLIMSOLL_DP: 'x' is not a whole number (allowed: 1 to 64)\n"
+                "PLIMSOLL_DP: 'x' is not a whole number (allowed: 1 to 64, or auto)\n"
                 "--prt: unknown option; did you mean --port?\n"
-                "--dp: needs a value (allowed: 1 to 64)\n"
+                "--dp: needs a value (allowed: 1 to 64, or auto)\n"
                 "--port: 'x' is not a whole number (allowed: 0 to 65535)\n"
                 "stray: not an option; options begin with --\n"
                 "-x: not an option; options begin with --\n"
@@ -166,7 +166,7 @@ TEST_F(OptionParse, AFileThatIsNoTextIsOneMistakeAndNeverPrintedRaw) {
                             "lines `name = value`");
   config("");
   sources_.flags = {"--tp=\x1b[31m"};
-  EXPECT_EQ(mistakes(), "--tp: '\\x1b[31m' is not a whole number (allowed: 1 to 64)");
+  EXPECT_EQ(mistakes(), "--tp: '\\x1b[31m' is not a whole number (allowed: 1 to 64, or auto)");
 }
 
 TEST_F(OptionParse, AMissingFileIsAMistakeWhereItWasNamed) {

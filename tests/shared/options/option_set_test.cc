@@ -41,7 +41,7 @@ TEST(OptionSet, JsonMistakesComeAllAtOnce) {
   EXPECT_EQ(set.error().code, Code::invalid);
   EXPECT_EQ(set.error().message,
             "unknown option 'prot'; did you mean 'port'?\n"
-            "tp: 0 is out of range (allowed: 1 to 64)\n"
+            "tp: 0 is out of range (allowed: 1 to 64, or auto)\n"
             "dp: needs an object with a \"value\"\n"
             "port: \"source\" is none that we know\n"
             "host: \"place\" must be a string");

@@ -16,8 +16,9 @@ std::string mistake(std::string_view name, std::string_view text) {
 
 TEST(OptionValue, SaysWhatIsAllowed) {
   EXPECT_EQ(mistake("port", "99999"), "99999 is out of range (allowed: 0 to 65535)");
-  EXPECT_EQ(mistake("tp", "two"), "'two' is not a whole number (allowed: 1 to 64)");
-  EXPECT_EQ(mistake("tp", "auto"), "'auto' is not a whole number (allowed: 1 to 64)");
+  EXPECT_EQ(mistake("tp", "two"), "'two' is not a whole number (allowed: 1 to 64, or auto)");
+  EXPECT_EQ(mistake("tp", "0"), "0 is out of range (allowed: 1 to 64, or auto)");
+  EXPECT_EQ(mistake("port", "auto"), "'auto' is not a whole number (allowed: 0 to 65535)");
   EXPECT_EQ(mistake("log-level", "infos"),
             "'infos' is not one of the words, did you mean 'info'? (allowed: debug, info, warning "
             "or error)");
@@ -72,6 +73,20 @@ TEST(OptionValue, FractionsAreExactInTextAndJson) {
   EXPECT_EQ(mistake("mem-fraction-static", "1.5"),
             "1.500 is out of range (allowed: 0.001 to 0.999, or auto)");
   EXPECT_NE(mistake("mem-fraction-static", "88%"), "");
+}
+
+TEST(OptionValue, AutoOfALayoutIsNoNumberOfRanks) {
+  const OptionRow& row = *find_option("tp");
+  Options options;
+  ASSERT_TRUE(set_option(options, row, "auto"));
+  EXPECT_EQ(options.tp, 0);
+  EXPECT_EQ(option_text(options, row), "auto");
+  EXPECT_EQ(option_json(options, row), Json("auto"));
+  Options read;
+  ASSERT_TRUE(set_option_json(read, row, option_json(options, row)));
+  EXPECT_EQ(read.tp, 0);
+  ASSERT_TRUE(set_option(options, row, "4"));
+  EXPECT_EQ(option_text(options, row), "4");
 }
 
 TEST(OptionValue, AutoEmptiesAnOptional) {

@@ -14,6 +14,7 @@
 
 #include "shared/base/shared_block.h"
 #include "tests/support/run_ranks.h"
+#include "worker/collective/tunable.h"
 
 namespace plimsoll {
 namespace {
@@ -94,6 +95,56 @@ TEST(ShmCollective, SumsInRankOrderWithTheSameBitsOnEveryRank) {
   }
 }
 
+TEST(ShmCollective, TwoShotGivesTheSameBits) {
+  for (const int ranks : {2, 3, 4}) {
+    // Slots of 300 floats: some messages go in several chunks, and chunks have shares of nothing.
+    const Group group({ranks, 300, 1024, 1});
+    EXPECT_TRUE(all_passed(run_ranks(ranks,
+                                     [&](int rank) {
+                                       const auto collective = group.join(rank);
+                                       collective->tunable()->use(table_of_one("shm", "two-shot"));
+                                       reduce_many(*collective, 1000);
+                                     })))
+        << ranks << " ranks";
+  }
+}
+
+TEST(ShmCollective, ATableChangesTheWayByTheSizeOfAMessage) {
+  const Group group({3, kSlotFloatsDefault, 1024, 1});
+  EXPECT_TRUE(all_passed(run_ranks(3, [&](int rank) {
+    const auto collective = group.join(rank);
+    collective->tunable()->use(
+        {.backend = "shm",
+         .rows = {{256, "two-shot"}, {2048, "one-shot"}, {kAnySize, "two-shot"}},
+         .left_out = {},
+         .tests = {}});
+    reduce_many(*collective, 500);
+    const std::uint32_t before = group.segment().line(rank).round.load();
+    std::vector<double> mine(1024);
+    std::vector<float> sum(1024);
+    for (const std::int64_t cols : {32, 256, 1024}) {
+      ASSERT_TRUE(
+          collective->all_reduce_add(sums_view(mine.data(), 1, cols), f32_view(sum.data(), 1, cols))
+              .has_value());
+    }
+    EXPECT_EQ(group.segment().line(rank).round.load() - before, 2U + 1U + 2U);
+  })));
+}
+
+TEST(ShmCollective, RanksThatGoDifferentWaysAbort) {
+  const Group group({2, 300, 1024, 1});
+  EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
+    const auto collective = group.join(rank);
+    if (rank == 1) collective->tunable()->use(table_of_one("shm", "two-shot"));
+    std::vector<double> mine(8);
+    std::vector<float> sum(8);
+    const Status status =
+        collective->all_reduce_add(sums_view(mine.data(), 1, 8), f32_view(sum.data(), 1, 8));
+    ASSERT_FALSE(status.has_value());
+    EXPECT_NE(status.error().message.find("shares"), std::string::npos) << status.error().message;
+  })));
+}
+
 TEST(ShmCollective, SumsWhileSpinningToo) {
   const Group group({2, kSlotFloatsDefault, 1024, 1});
   EXPECT_TRUE(
@@ -104,14 +155,17 @@ TEST(ShmCollective, SumsMatricesWhoseRowsAreSpaced) {
   const Group group({3, 50, 1024, 1});
   EXPECT_TRUE(all_passed(run_ranks(3, [&](int rank) {
     const std::unique_ptr<Collective> collective = group.join(rank);
-    std::vector<double> partial(7 * 40, static_cast<float>(1 << rank));
-    std::vector<float> accumulate(7 * 33, 100);
-    ASSERT_TRUE(collective
-                    ->all_reduce_add({partial.data(), 7, 31, 40},
-                                     {accumulate.data(), DType::f32, 7, 31, 33})
-                    .has_value());
-    for (std::size_t i = 0; i < accumulate.size(); ++i) {
-      ASSERT_EQ(accumulate[i], i % 33 < 31 ? 107 : 100);
+    for (const std::string_view algorithm : collective->tunable()->algorithms()) {
+      collective->tunable()->use(table_of_one("shm", std::string(algorithm)));
+      std::vector<double> partial(7 * 40, static_cast<float>(1 << rank));
+      std::vector<float> accumulate(7 * 33, 100);
+      ASSERT_TRUE(collective
+                      ->all_reduce_add({partial.data(), 7, 31, 40},
+                                       {accumulate.data(), DType::f32, 7, 31, 33})
+                      .has_value());
+      for (std::size_t i = 0; i < accumulate.size(); ++i) {
+        ASSERT_EQ(accumulate[i], i % 33 < 31 ? 107 : 100) << algorithm;
+      }
     }
   })));
 }
