@@ -1,14 +1,53 @@
 #include "worker/rank_collective.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "kernels/cuda/cuda_backend.h"
 #include "shared/memory/collective_bytes.h"
+#include "shared/options/collective_option.h"
 #include "worker/collective/ipc_collective.h"
+#include "worker/collective/nccl_collective.h"
 #include "worker/collective/shm_collective.h"
 
 namespace plimsoll {
+namespace {
+
+// On a rank's device, in place of `host`, which is of the segment.
+Result<std::unique_ptr<Collective>> make_device_collective(RankCollectiveParts& parts,
+                                                           std::unique_ptr<Collective> host) {
+  const LaunchedRank& launched = *parts.launched;
+  const std::string& wanted = launched.options.collective;
+  parts.sockets.insert(
+      parts.sockets.begin() + std::min<std::ptrdiff_t>(parts.rank, std::ssize(parts.sockets)),
+      UniqueFd());
+  if (adds_up_by_nccl(launched.options)) {
+    return make_nccl_collective({.segment = parts.segment,
+                                 .rank = parts.rank,
+                                 .host = std::move(host),
+                                 .runtime = parts.runtime,
+                                 .sockets = std::move(parts.sockets),
+                                 .channels = kNcclChannels});
+  }
+  if (wanted != "auto" && wanted != "ipc" && wanted != "fused") {
+    return invalid(fmt::format(
+        "collective: ranks with CUDA kernels do not add up by {}; ipc, fused and nccl are there",
+        wanted));
+  }
+  return make_ipc_collective({.segment = parts.segment,
+                              .segment_memory = parts.segment_memory,
+                              .rank = parts.rank,
+                              .host = std::move(host),
+                              .runtime = parts.runtime,
+                              .norms = wanted == "ipc" ? nullptr : &norm_sink(*parts.backend),
+                              .sockets = std::move(parts.sockets),
+                              .buffer_bytes = launched.on_host_cuda ? kHostIpcBytes : kIpcBytes});
+}
+
+}  // namespace
 
 Result<RankCollective> make_rank_collective(RankCollectiveParts parts) {
   const int ranks = parts.segment.ranks();
@@ -21,17 +60,8 @@ Result<RankCollective> make_rank_collective(RankCollectiveParts parts) {
       .collective = TRY(make_shm_collective(parts.segment, options)),
       .memory = ceil_div(std::ssize(parts.segment_memory), static_cast<Bytes>(ranks))};
   if (parts.runtime == nullptr) return made;
-  parts.sockets.insert(parts.sockets.begin() + std::min(parts.rank, ranks - 1), UniqueFd());
   const Bytes before = TRY(parts.runtime->memory()).free;
-  made.collective =
-      TRY(make_ipc_collective({.segment = parts.segment,
-                               .segment_memory = parts.segment_memory,
-                               .rank = parts.rank,
-                               .host = std::move(made.collective),
-                               .runtime = parts.runtime,
-                               .norms = &norm_sink(*parts.backend),
-                               .sockets = std::move(parts.sockets),
-                               .buffer_bytes = launched.on_host_cuda ? kHostIpcBytes : kIpcBytes}));
+  made.collective = TRY(make_device_collective(parts, std::move(made.collective)));
   const Bytes taken = before - TRY(parts.runtime->memory()).free;
   made.memory = launched.on_host_cuda ? made.memory + taken : taken;
   return made;

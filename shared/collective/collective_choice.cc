@@ -33,7 +33,7 @@ bool is_host_cuda(const Options& options) {
 
 // CUDA's kernels on the CPU share memory as on GPUs, and NCCL needs these.
 std::string why_not_on_host_cuda(CollectiveKind kind) {
-  if (kind == CollectiveKind::ipc) return "";
+  if (is_custom(kind)) return "";
   return kind == CollectiveKind::shm ? "it is for ranks on CPUs" : "it needs GPUs";
 }
 
@@ -128,14 +128,15 @@ Status check_collective_code(const Machine& machine, const OptionSet& options, s
   const Options& values = options.values;
   const bool on_gpus = !machine.devices.empty() && !machine.devices.front().is_simulated;
   if (tp < 2 || (!on_gpus && !is_host_cuda(values))) return {};
-  if (values.disable_custom_all_reduce == "on") {
+  if (!on_gpus && values.disable_custom_all_reduce == "on") {
     return invalid(
-        "disable-custom-all-reduce: ranks on GPUs have nothing else in this build than ipc; leave "
-        "it off, or use tp 1");
+        "disable-custom-all-reduce: CUDA kernels on the CPU have nothing else than ipc and fused; "
+        "leave it off, or use tp 1");
   }
-  if (values.collective == "auto" || values.collective == "ipc") return {};
+  if (values.collective != "nccl_symmetric") return {};
   return invalid(
-      fmt::format("collective: this build has no code for {}; there is ipc", values.collective));
+      fmt::format("collective: this build has no code for {}; there is ipc, fused and nccl",
+                  values.collective));
 }
 
 std::string collective_choice_text(const OptionSet& options) {

@@ -12,5 +12,7 @@ constexpr Bytes kIpcBytes = 24 * kMiB;
 // On the host executor.
 constexpr Bytes kHostIpcBytes = kMiB;
 constexpr int kIpcRanks = 8;  // at most
+// That NCCL may use, of the buffers that it makes a channel and connection.
+constexpr int kNcclChannels = 8;
 
 }  // namespace plimsoll

@@ -173,6 +173,10 @@ Bytes tables_bytes(const DeviceTermInputs& in) {
 std::string collective_formula(const DeviceTermInputs& in) {
   const DeviceSetting& setting = in.setting;
   if (setting.tp == 1 && setting.ep == 1) return "one rank: nothing to exchange";
+  if (in.rank.on_cuda && setting.by_nccl) {
+    return fmt::format("NCCL: {} channels x {} connections x 12 MiB", kNcclChannels,
+                       connections(setting));
+  }
   if (in.rank.on_cuda) {
     return fmt::format("{} for the peers' sums + {} for its state", format_bytes(kIpcBytes),
                        format_bytes(kDeviceGranule));
@@ -236,6 +240,11 @@ std::string context_formula(const Device& device) {
 bool is_of_kernels(const DeviceTermInputs& in, Term term) {
   return in.rank.on_cuda && (term == Term::tables || term == Term::activations ||
                              term == Term::workspace || term == Term::logits);
+}
+Bytes own_collective_bytes(const DeviceSetting& setting) {
+  if (setting.tp == 1) return 0;
+  return setting.by_nccl ? kNcclChannels * connections(setting) * kConnectionBytes
+                         : kIpcBytes + kDeviceGranule;
 }
 TermInputs kernel_inputs(const DeviceTermInputs& in) {
   return {.model = in.model, .rank = in.rank, .step = in.step, .tp = in.setting.tp};
@@ -327,7 +336,7 @@ TermBytes device_term_bytes(const DeviceTermInputs& in) {
       if (is_of_kernels(in, term)) bytes[term] = round_up(own[term], kDeviceGranule);
     }
     bytes[Term::weights] = round_up(in.rank.weights, kDeviceGranule);
-    bytes[Term::collective] = in.setting.tp > 1 ? kIpcBytes + kDeviceGranule : 0;
+    bytes[Term::collective] = own_collective_bytes(in.setting);
     bytes[Term::graphs] += null_block_bytes(kernel_inputs(in), kDeviceGranule);
   }
   return bytes;

@@ -24,6 +24,7 @@ struct DeviceSetting {
   std::int64_t ep = 1;
   Tokens ep_dispatch_tokens = 128;
   DeviceLink link = DeviceLink::pcie;
+  bool by_nccl = false;  // ranks with our kernels add up by it
 };
 
 struct DeviceTermInputs {

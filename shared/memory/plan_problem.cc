@@ -15,6 +15,7 @@
 #include "shared/model/packed_rank.h"
 #include "shared/model/weight_share.h"
 #include "shared/options/assumption.h"
+#include "shared/options/collective_option.h"
 #include "shared/options/device_choice.h"
 
 namespace plimsoll {
@@ -342,7 +343,8 @@ Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Op
   fit.setting = {.tp = options.tp,
                  .ep = options.ep,
                  .ep_dispatch_tokens = options.ep_dispatch_tokens,
-                 .link = machine.link};
+                 .link = machine.link,
+                 .by_nccl = adds_up_by_nccl(options)};
   problem.devices = machine.devices;
   if (assumed.total) {
     for (Device& device : problem.devices) {

@@ -131,6 +131,10 @@ class Gpu(SystemTest):
             wait_until("other workers", lambda: server.workers()[1]["pid"] not in (0, ranks[1]["pid"]))
             server.wait_serving()
             self.assertEqual(answers(server), on_host)
+        with Deployment(self.model, *SMALL, "--devices", "cuda", "--tp", 2, "--collective", "nccl",
+                        environment=DRIVER) as server:
+            self.assertIn("adds up by nccl", str(server.status()))
+            self.assertEqual(answers(server), on_host, "sums of two are the same in any order")
 
 
 if __name__ == "__main__":

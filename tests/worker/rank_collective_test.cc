@@ -53,24 +53,44 @@ TEST(RankCollective, CpuRanksShareTheirSegment) {
   EXPECT_EQ(made->memory, ceil_div(std::ssize(group.block.bytes()), Bytes{3}));
 }
 
-TEST(RankCollective, RanksWithCudaKernelsShareBuffersOnTheirDevices) {
-  Group group(3);
-  group.launched.on_host_cuda = true;
-  EXPECT_TRUE(all_passed(run_ranks(3, [&](int rank) {
-    auto runtime =
-        cuda::make_host_runtime({.memory = 8 * kMiB, .seed = 2, .spin_deadline = seconds(120)});
-    RankCollectiveParts parts = group.parts_of(rank);
+TEST(RankCollective, RanksWithCudaKernelsShareBuffersOnTheirDevicesAndFuseUnlessTold) {
+  for (const char* const wanted : {"auto", "ipc"}) {
+    Group group(3);
+    group.launched.on_host_cuda = true;
+    group.launched.options.collective = wanted;
+    EXPECT_TRUE(all_passed(run_ranks(3, [&](int rank) {
+      auto runtime =
+          cuda::make_host_runtime({.memory = 8 * kMiB, .seed = 2, .spin_deadline = seconds(120)});
+      RankCollectiveParts parts = group.parts_of(rank);
+      parts.runtime = runtime.get();
+      const auto backend = make_cuda_backend(std::move(runtime));
+      parts.backend = backend.get();
+      const auto made = make_rank_collective(std::move(parts));
+      ASSERT_TRUE(made) << made.error().message;
+      EXPECT_EQ(made->collective->name(), std::string(wanted) == "ipc" ? "ipc" : "fused");
+      const Bytes segment = ceil_div(std::ssize(group.block.bytes()), Bytes{3});
+      EXPECT_GE(made->memory, segment + kHostIpcBytes);
+      EXPECT_LE(made->memory, segment + kHostIpcBytes + 4 * kKiB);
+      ASSERT_TRUE(made->collective->barrier());
+    })));
+  }
+}
+
+TEST(RankCollective, WhatADeviceDoesNotHaveIsRefused) {
+  for (const char* const wanted : {"nccl", "nccl_symmetric"}) {
+    Group group(2);
+    group.launched.on_host_cuda = true;
+    group.launched.options.collective = wanted;
+    auto runtime = cuda::make_host_runtime({.memory = 8 * kMiB});
+    RankCollectiveParts parts = group.parts_of(0);
     parts.runtime = runtime.get();
     const auto backend = make_cuda_backend(std::move(runtime));
     parts.backend = backend.get();
     const auto made = make_rank_collective(std::move(parts));
-    ASSERT_TRUE(made) << made.error().message;
-    EXPECT_TRUE(made->collective->is_on_device());
-    const Bytes segment = ceil_div(std::ssize(group.block.bytes()), Bytes{3});
-    EXPECT_GE(made->memory, segment + kHostIpcBytes);
-    EXPECT_LE(made->memory, segment + kHostIpcBytes + 4 * kKiB);
-    ASSERT_TRUE(made->collective->barrier());
-  })));
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, Code::invalid);
+    EXPECT_NE(made.error().message.find(wanted), std::string::npos) << made.error().message;
+  }
 }
 
 }  // namespace

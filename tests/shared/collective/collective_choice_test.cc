@@ -82,25 +82,33 @@ TEST(CollectiveChoice, CudaOnTheCpuHasOurKernelsAlone) {
   options.values.devices = "cuda:host";
   EXPECT_TRUE(check_collective({}, options, 2));
   EXPECT_TRUE(check_collective_code({}, options, 2));
-  for (const char* name : {"shm", "nccl", "fused"}) {
+  options.values.collective = "fused";
+  EXPECT_TRUE(check_collective({}, options, 2));
+  for (const char* name : {"shm", "nccl", "nccl_symmetric"}) {
     options.values.collective = name;
     EXPECT_FALSE(check_collective({}, options, 2)) << name;
   }
+  options.values.collective = "auto";
+  options.values.disable_custom_all_reduce = "on";
+  EXPECT_FALSE(check_collective_code({}, options, 2));
 }
 
 TEST(CollectiveChoice, AStartOnGpusIsRefusedWhatCanOnlyBePlanned) {
-  EXPECT_TRUE(check_collective_code(gpus(true), asked("auto"), 2));
-  EXPECT_TRUE(check_collective_code(gpus(true), asked("ipc"), 2));
-  const Status refused = check_collective_code(gpus(true), asked("nccl"), 2);
+  for (const char* name : {"auto", "ipc", "fused", "nccl"}) {
+    EXPECT_TRUE(check_collective_code(gpus(true), asked(name), 2)) << name;
+  }
+  const Status refused = check_collective_code(gpus(true), asked("nccl_symmetric"), 2);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "collective: this build has no code for nccl; there is ipc");
-  EXPECT_TRUE(check_collective_code(gpus(true), asked("nccl"), 1)) << "one rank exchanges nothing";
+  EXPECT_EQ(refused.error().message,
+            "collective: this build has no code for nccl_symmetric; there is ipc, fused and nccl");
+  EXPECT_TRUE(check_collective_code(gpus(true), asked("nccl_symmetric"), 1))
+      << "one rank exchanges nothing";
   OptionSet off = asked("auto");
   off.values.disable_custom_all_reduce = "on";
-  EXPECT_FALSE(check_collective_code(gpus(true), off, 2));
+  EXPECT_TRUE(check_collective_code(gpus(true), off, 2)) << "NCCL is there";
   Machine rehearsal = gpus(true);
   for (Device& device : rehearsal.devices) device.is_simulated = true;
-  EXPECT_TRUE(check_collective_code(rehearsal, asked("nccl"), 2));
+  EXPECT_TRUE(check_collective_code(rehearsal, asked("nccl_symmetric"), 2));
   EXPECT_TRUE(check_collective_code({}, asked("shm"), 2)) << "ranks on CPUs";
 }
 

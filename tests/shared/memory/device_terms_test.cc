@@ -58,6 +58,33 @@ TEST(DeviceTerms, CustomAllReduceRunsOnFewRanks) {
   EXPECT_EQ(custom_all_reduce_bytes(16), 0);
 }
 
+TEST(DeviceTerms, RanksWithOurKernelsHaveOneBufferForSumsOrNcclsOfEightChannels) {
+  ModelSpec model;
+  model.hidden = 256;
+  model.ffn = 512;
+  model.layers = 2;
+  model.vocab = 1000;
+  const Device device = device_of(132);
+  RankShape rank;
+  rank.device = &device;
+  rank.on_cuda = true;
+  rank.shard.heads = {0, 4};
+  rank.shard.kv_heads = {0, 1};
+  rank.shard.ffn = {0, 512};
+  const StepShape step{.context_length = 1000,
+                       .max_running_requests = 1,
+                       .step_tokens_max = 64,
+                       .logit_rows_max = 1};
+  const auto collective = [&](const DeviceSetting& setting) {
+    return device_term_bytes(
+        {.model = model, .rank = rank, .step = step, .setting = setting})[Term::collective];
+  };
+  EXPECT_EQ(collective({.tp = 1}), 0);
+  EXPECT_EQ(collective({.tp = 2}), 26 * kMiB);
+  EXPECT_EQ(collective({.tp = 2, .by_nccl = true}), 8 * 2 * 12 * kMiB);
+  EXPECT_EQ(collective({.tp = 8, .link = DeviceLink::nvlink, .by_nccl = true}), 8 * 3 * 12 * kMiB);
+}
+
 TEST(DeviceTerms, MoreGraphsTakeMore) {
   EXPECT_EQ(graph_bytes(61, 0, 8), 0);
   EXPECT_EQ(graph_bytes(61, 512, 1) - graph_bytes(61, 128, 1),
