@@ -449,10 +449,6 @@ class HeaderParser {
     std::ranges::sort(pending, {}, &Pending::offset);
     for (std::size_t i = 1; i < pending.size(); ++i) {
       const WeightInfo& before = pending[i - 1].info;
-      // The same bytes under two names are no damage: a file may have what layers share once.
-      const bool is_shared =
-          pending[i].info.offset == before.offset && pending[i].info.bytes == before.bytes;
-      if (is_shared) continue;
       if (pending[i].info.offset < before.offset + static_cast<std::uint64_t>(before.bytes)) {
         return error_at(pending[i].position,
                         fmt::format("the data of tensors {} and {} overlap", in_quotes(before.name),

@@ -122,22 +122,20 @@ std::string GgufWriter::file() const {
     std::visit(PutValue{out}, value);
   }
   std::int64_t offset = 0;
-  std::vector<std::int64_t> offsets;
   for (const Weight& weight : weights_) {
-    offsets.push_back(weight.copy_of == SIZE_MAX ? offset : offsets[weight.copy_of]);
     put_text(out, weight.name);
     put(out, static_cast<std::uint32_t>(weight.shape.size()));
     for (auto size = weight.shape.rbegin(); size != weight.shape.rend(); ++size) {
       put(out, static_cast<std::uint64_t>(*size));
     }
     put(out, static_cast<std::uint32_t>(weight.dtype));
-    put(out, static_cast<std::uint64_t>(offsets.back()));
-    offset = round_up(offset + std::ssize(weight.blocks), kAlignment);
+    put(out, static_cast<std::uint64_t>(offset));
+    offset = round_up(offset + std::ssize(blocks_of(weight)), kAlignment);
   }
   pad(out);
   for (const Weight& weight : weights_) {
-    if (weight.blocks.empty()) continue;  // an empty vector's data may be null
-    out.append(reinterpret_cast<const char*>(weight.blocks.data()), weight.blocks.size());
+    const std::vector<std::byte>& blocks = blocks_of(weight);
+    out.append(reinterpret_cast<const char*>(blocks.data()), blocks.size());
     pad(out);
   }
   return out;

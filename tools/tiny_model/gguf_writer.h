@@ -21,7 +21,7 @@ class GgufWriter {
   // Shape with the outermost size first; `blocks` is as long as the type and shape ask for.
   void add_weight(std::string name, DType dtype, std::vector<std::int64_t> shape,
                   std::vector<std::byte> blocks);
-  // The same weight under another name: the file has its bytes once. REQUIRES: `of` was added.
+  // The same weight under another name. REQUIRES: `of` was added.
   void add_copy(std::string name, std::string_view of);
   // The whole file; weights lie in the order in which they were added.
   std::string file() const;
@@ -32,8 +32,12 @@ class GgufWriter {
     DType dtype;
     std::vector<std::int64_t> shape;
     std::vector<std::byte> blocks;
-    std::size_t copy_of = SIZE_MAX;  // the index of another weight
+    std::size_t copy_of = SIZE_MAX;  // the index of another weight, which has the blocks
   };
+
+  const std::vector<std::byte>& blocks_of(const Weight& weight) const {
+    return weight.copy_of == SIZE_MAX ? weight.blocks : weights_[weight.copy_of].blocks;
+  }
 
   std::vector<std::pair<std::string, GgufValue>> metadata_;
   std::vector<Weight> weights_;

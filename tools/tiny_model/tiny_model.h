@@ -27,8 +27,7 @@ struct TinyModel {
   std::int64_t head_dim = 32;
   std::int64_t ffn = 256;
   std::int64_t context_length = 512;
-  // Every layer has the weights of the first, which the file has once: many layers are read by who
-  // computes, and few are on the disk.
+  // Every layer has the weights of the first: large models are made soon.
   bool same_layers = false;
   bool tied_head = true;
   bool rope_freqs = false;          // as in Llama 3
