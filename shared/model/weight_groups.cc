@@ -170,6 +170,13 @@ std::optional<std::int64_t> stored_unit(std::int64_t elements, std::int64_t leng
   return std::nullopt;
 }
 
+// Elements of 3 bits run on over words: 32 of them fill three.
+constexpr std::int64_t kRunOfThreeBits = 32;
+bool runs_over_words(Component component, std::int64_t elements, std::int64_t length) {
+  const bool is_packed = component == Component::packed || component == Component::packed_rows;
+  return is_packed && elements % kRunOfThreeBits == 0 && length == elements / kRunOfThreeBits * 3;
+}
+
 // The most elements that an entry of such a tensor stands for, along its rows or its columns.
 std::int64_t unit_max(Component component, std::string_view type, std::int64_t elements,
                       bool is_rows) {
@@ -246,7 +253,9 @@ Result<std::int64_t> unit_of(const Sized& in, std::optional<std::size_t> axis, D
   const std::int64_t length = in.tensor.shape[*axis];
   const std::int64_t most = unit_max(in.place.component, in.tensor.type, elements, is_rows);
   if (length == 1 && elements > 1 && most == elements) return std::int64_t{0};
-  const auto unit = stored_unit(elements, length);
+  const auto unit = runs_over_words(in.place.component, elements, length)
+                        ? std::optional<std::int64_t>(kRunOfThreeBits)
+                        : stored_unit(elements, length);
   if (!unit || *unit > most) return contradiction(in);
   return *axis + 1 == in.tensor.shape.size() ? *unit * in.block_length : *unit;
 }
