@@ -4,6 +4,11 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
+
+#include "shared/base/text.h"
+#include "shared/memory/memory_terms.h"
+
 namespace plimsoll {
 namespace {
 
@@ -40,7 +45,8 @@ Json kv_json(const RankMemory& memory) {
 
 Json rank_memory_json(const RankMemory& memory) {
   const std::optional<Measured>& measured = memory.worker.measured;
-  Json json = Json::object({{"planned", memory.rank.total() - memory.rank.bytes(Term::kv)},
+  Json json = Json::object({{"planned", memory.rank.total() - memory.rank.bytes(Term::kv) -
+                                            memory.rank.bytes(Term::margin)},
                             {"measured", measured ? Json(measured->sum()) : Json()},
                             {"resident", measured ? Json(measured->resident) : Json()},
                             {"source", measured ? Json(measured->source) : Json()},
@@ -51,6 +57,22 @@ Json rank_memory_json(const RankMemory& memory) {
   json.set("neighbours", measured->neighbours);
   json.set("cgroup", known(measured->cgroup));
   return json;
+}
+
+std::string lowered_line(const LaunchPlan& plan, Blocks committed) {
+  std::vector<std::string> parts;
+  const Tokens wanted = plan.memory.decisions.context_length_wanted;
+  if (plan.context_length < wanted) {
+    parts.push_back(fmt::format("the context is {} of {} tokens", grouped(plan.context_length),
+                                grouped(wanted)));
+  }
+  if (committed > 0 && committed < plan.kv_blocks) {
+    const Bytes block = ceil_div(plan.memory.kv.bytes, plan.kv_blocks);
+    parts.push_back(fmt::format("KV of a rank is {} of the {} that were planned",
+                                format_bytes(committed * block),
+                                format_bytes(plan.memory.kv.bytes)));
+  }
+  return parts.empty() ? "" : join(parts, ", ") + ": what memory allows";
 }
 
 Json drifts_json(const std::vector<Drift>& drifts) {

@@ -5,10 +5,8 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "daemon/model_identity.h"
-#include "daemon/neighbours.h"
 #include "shared/base/file.h"
 #include "shared/base/text.h"
 #include "shared/collective/collective_choice.h"
@@ -16,6 +14,7 @@
 #include "shared/generation/layout_speeds.h"
 #include "shared/generation/learned_terms.h"
 #include "shared/machine/build_features.h"
+#include "shared/memory/held_memory.h"
 #include "shared/memory/layout_choice.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
@@ -30,9 +29,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kRollupBytesMax = 64 * 1024;
-constexpr Bytes kWorthAWord = 32 * kMiB;
-constexpr std::size_t kNamedMax = 8;
-constexpr Bytes kMuch = 16;  // a process that holds this part of the machine's memory is named
 
 // Without devices in quarantine, and for how many replicas it is enough then.
 struct UsableMachine {
@@ -96,41 +92,11 @@ Status check_simulation(const Options& options) {
   return {};
 }
 
-// Whether it would fit if nobody else held any memory.
-bool fits_alone(Machine machine, const OptionSet& options) {
-  machine.memory_available = machine.memory_total;
-  machine.cgroup_used = 0;
-  for (Device& device : machine.devices) {
-    device.memory_free = device.memory_total;
-    device.free_before_weights.reset();
-  }
-  const Result<PlanModels> models = read_plan_models(options.values, machine);
-  if (!models) return false;
-  const Result<MemoryPlan> plan =
-      plan_memory(machine, models->model, options, models->draft_or_null());
-  return plan && !plan->refusal;
-}
-
 Bytes available_bytes(const Machine& machine) {
   if (machine.devices.empty()) return machine.memory_left();
   Bytes sum = 0;
   for (const Device& device : machine.devices) sum += device.memory_free;
   return sum;
-}
-
-// Of the memory that ranks run on: everyone on a real device, whoever holds much of the machine.
-std::vector<std::string> holder_lines(const Machine& machine, std::span<const std::int64_t> own,
-                                      Bytes bytes_min) {
-  std::vector<std::int64_t> ours(own.begin(), own.end());
-  ours.push_back(::getpid());
-  const std::vector<Neighbour> found =
-      machine.devices.empty() ? find_neighbours(ours, bytes_min) : device_neighbours(machine, ours);
-  std::vector<std::string> lines;
-  for (const Neighbour& neighbour : found) {
-    if (lines.size() == kNamedMax) break;
-    lines.push_back(neighbour_line(neighbour));
-  }
-  return lines;
 }
 
 }  // namespace
@@ -232,7 +198,7 @@ Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own,
   Machine* machine = &usable->machine;
   // Nobody else is on simulated devices.
   if (std::ranges::any_of(machine->devices, &Device::is_simulated)) return planned;
-  std::vector<std::string> holders = holder_lines(*machine, own, machine->memory_total / kMuch);
+  std::vector<std::string> holders = large_holders(*machine, own);
   if (!planned.plan->refusal) {
     for (std::string& line : holders) planned.plan->notes.push_back(std::move(line));
     return planned;
@@ -241,12 +207,8 @@ Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own,
   add_learned(read_learned_terms(state_folder(options.values), {planned.plan->environment, chosen}),
               *machine);
   if (!fits_alone(*machine, chosen)) return planned;  // nobody else is to blame
-  // Where it does not fit, also those that hold less.
-  if (holders.empty()) holders = holder_lines(*machine, own, kWorthAWord);
-  std::string& message = planned.plan->refusal->message;
-  message += fmt::format("\nOther processes hold the memory that it would fit in:{}",
-                         holders.empty() ? " none of them holds much alone" : "");
-  for (const std::string& line : holders) message += "\n  " + line;
+  holders = all_holders(*machine, own);
+  planned.plan->refusal->message += holders_text(holders);
   planned.held = HeldMemory{available_bytes(*machine), std::move(holders)};
   return planned;
 }

@@ -1,5 +1,7 @@
 #include "daemon/status_report.h"
 
+#include <algorithm>
+
 #include "daemon/memory_status.h"
 
 namespace plimsoll {
@@ -92,6 +94,16 @@ Json quarantine_json(const Quarantine& quarantine, TimePoint now) {
   return all;
 }
 
+// Of the replica that has least; 0: none has been told yet.
+Blocks committed_blocks(const Deployment& deployment) {
+  Blocks least = 0;
+  for (const Cohort& cohort : deployment.cohorts()) {
+    if (&cohort.plan() != &deployment.plan() || cohort.kv_blocks() == 0) continue;
+    least = least == 0 ? cohort.kv_blocks() : std::min(least, cohort.kv_blocks());
+  }
+  return least;
+}
+
 // The sums over all replicas that the one-screen view shows.
 void add_totals(Json& json, const Deployment& deployment) {
   std::int64_t running = 0;
@@ -147,6 +159,7 @@ Json status_json(const Supervisor& supervisor, TimePoint now) {
     for (const std::string& note : plan.notes) notes.push(note);
     json.set("plan", Json::object({{"tp", plan.tp}, {"dp", plan.dp}, {"notes", notes}}));
     json.set("drift", drifts_json(deployment->drifts()));
+    json.set("lowered", lowered_line(plan, committed_blocks(*deployment)));
   }
   json.set("replicas", std::move(replicas));
   json.set("quarantine", quarantine_json(supervisor.quarantined(), now));

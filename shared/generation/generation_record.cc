@@ -275,9 +275,18 @@ Result<Generations> read_generations(const fs::path& state) {
     const std::int64_t number = number_of(entry.path().filename().string());
     if (number <= 0) continue;  // what a write left unfinished
     all.last_number = std::max(all.last_number, number);
+    if (std::error_code unseen; !entry.is_regular_file(unseen)) {
+      all.damaged.push_back(fmt::format("{}: not a regular file", entry.path().string()));
+      continue;
+    }
     Result<GenerationRecord> record = read_record(entry.path());
     if (!record) {
       all.damaged.push_back(fmt::format("{}: {}", entry.path().string(), record.error().message));
+      continue;
+    }
+    if (record->number != number) {
+      all.damaged.push_back(
+          fmt::format("{}: it is of generation {}", entry.path().string(), record->number));
       continue;
     }
     all.records.push_back(std::move(*record));

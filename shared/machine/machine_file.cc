@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "shared/base/file.h"
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 
 namespace plimsoll {
@@ -35,7 +36,8 @@ class Keys {
     const Json* found = take(key);
     if (found == nullptr) return {};
     if (!found->is_string()) return mistake(key, "text");
-    value = found->as_string();
+    value = shown(found->as_string());  // of others' processes, too
+    std::ranges::replace(value, '\n', ' ');
     return {};
   }
   Status size(std::string_view key, Bytes& value) {
@@ -174,6 +176,7 @@ Status read_device(const Json& json, Machine& machine) {
   TRY(in.size("memory", device.memory_total));
   TRY(in.size("cuda_total", device.cuda_total));
   device.memory_free = device.total_to_share();
+  const bool is_free_given = in.take("free") != nullptr;
   TRY(in.size("free", device.memory_free));
   TRY(in.size("free_before_weights", device.free_before_weights));
   TRY(read_capability(in, device));
@@ -193,11 +196,19 @@ Status read_device(const Json& json, Machine& machine) {
     for (const Json& process : processes->as_array()) TRY(read_process(process, device));
   }
   TRY(in.check_all_known());
+  if (!is_free_given) {
+    for (const DeviceProcess& process : device.processes) {
+      device.memory_free = std::max<Bytes>(0, device.memory_free - process.bytes.value_or(0));
+    }
+  }
   if (device.memory_total == 0) return in.mistake("memory", "given");
   if (device.total_to_share() > device.memory_total) {
     return in.mistake("cuda_total", "at most its memory");
   }
   if (device.memory_free > device.memory_total) return in.mistake("free", "at most its memory");
+  if (device.memory_free > device.total_to_share()) {
+    return in.mistake("free", "at most its cuda_total");
+  }
   if (device.free_before_weights.value_or(0) > device.memory_free) {
     return in.mistake("free_before_weights", "at most what is free");
   }
@@ -260,6 +271,7 @@ Status read_learned(const Json& json, Machine& machine) {
   if (!json.is_object()) return invalid("learned must be an object of sizes by term");
   for (const auto& [term, value] : json.as_object()) {
     Keys in(json, "learned");
+    if (term == "kv") return invalid("learned: kv is what the plan decides; it cannot be learned");
     LearnedTerm learned{.term = term, .bytes = 0, .from = kOfDescription};
     TRY(in.size(term, learned.bytes));
     // A term that is needed and said to be nothing would be found missing only under load.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "shared/base/file.h"
+#include "shared/base/shown_text.h"
 #include "shared/base/text.h"
 
 namespace plimsoll {
@@ -47,7 +48,7 @@ ProcessName process_name(std::int64_t pid, const std::filesystem::path& root) {
   if (!command) return name;
   std::replace_if(
       command->begin(), command->end(), [](char c) { return c == '\0' || c == '\n'; }, ' ');
-  name.command = to_valid_utf8(trim(*command));
+  name.command = shown(trim(*command));
   if (name.command.size() > kCommandMax) {
     name.command = to_valid_utf8(name.command.substr(0, kCommandMax)) + "...";
   }

@@ -268,8 +268,9 @@ class Refusal {
   }
 
   void sglang_auto() {
+    // It asks for all devices that there are.
     Bytes least = in_.ranks.front().device->memory_total;
-    for (const RankShape& rank : in_.ranks) least = std::min(least, rank.device->memory_total);
+    for (const Device& device : problem_.devices) least = std::min(least, device.memory_total);
     SglangLaunch launch{.device_mib = least / kMiB,
                         .tp = in_.tp,
                         .is_latent = in_.model->latent.has_value(),

@@ -110,8 +110,10 @@ std::int64_t feed_forward_width(const DeviceTermInputs& in) {
   const std::int64_t dense = 3 * in.rank.shard.ffn.size();
   const ExpertShape& experts = in.model.experts;
   if (experts.layers == 0) return dense;
-  const std::int64_t routed =
-      experts.used * (3 * in.rank.shard.expert_ffn.size() + in.model.hidden);
+  // Where ranks divide them whole, each has its part of what a token uses, on average.
+  const std::int64_t columns =
+      ceil_div(in.rank.shard.expert_ffn.size() * in.rank.shard.experts, experts.count);
+  const std::int64_t routed = experts.used * (3 * columns + in.model.hidden);
   return std::max(dense, routed + 3 * in.rank.shard.shared_ffn.size());
 }
 
@@ -202,6 +204,26 @@ std::string weights_formula(const DeviceTermInputs& in) {
   return fmt::format("{} divided over {} ranks + {} that every rank holds{}",
                      format_bytes(in.rank.weights - in.rank.replicated), in.setting.tp,
                      format_bytes(in.rank.replicated), source);
+}
+
+Bytes part_bytes(const ModelSpec& model, WeightPart part) {
+  Bytes sum = 0;
+  for (const WeightGroup& group : model.groups) {
+    if (group.part == part) sum += group.bytes_of_all();
+  }
+  return sum;
+}
+
+std::string vision_formula(const DeviceTermInputs& in) {
+  return fmt::format("vision tower {} + projector {}, whole on every rank",
+                     format_bytes(part_bytes(in.model, WeightPart::vision)),
+                     format_bytes(part_bytes(in.model, WeightPart::projector)));
+}
+
+std::string draft_formula(const DeviceTermInputs& in) {
+  if (in.rank.draft_ranks == 0) return "no draft model";
+  return fmt::format("this rank's part of the draft model's {} over {}",
+                     format_bytes(in.rank.draft_of_all), counted(in.rank.draft_ranks, "rank"));
 }
 
 std::string activations_formula(const DeviceTermInputs& in) {
@@ -357,9 +379,9 @@ std::string device_term_formula(const DeviceTermInputs& in, Term term) {
                          in.rank.shard.heads.size(), in.model.latent->nope_dim,
                          in.model.latent->value_dim, in.model.latent->kv_rank);
     case Term::vision:
-      return "vision tower and projector, whole on every rank";
+      return vision_formula(in);
     case Term::draft:
-      return "weights of the draft model";
+      return draft_formula(in);
     case Term::tables:
       return fmt::format("{} requests x {} blocks x 4 B + {} positions x {} x 4 B (rope)",
                          in.step.max_running_requests, grouped(blocks_of_request(in)),

@@ -80,14 +80,18 @@ class LayoutFinder {
         beyond_ = fmt::format("{} device{}", devices, devices == 1 ? "" : "s");
         return;
       }
-      if (is_ranks()) {
-        if (const Result<ShardPlan> shards = plan_shards(question_.model, value); !shards) {
-          beyond_ = "what this model can be divided over";
-          return;
-        }
+      if (is_ranks() && !has_place_for(value)) {
+        beyond_ = "what this model can be divided over";
+        return;
       }
       trials_.push_back(attempt(changed));
     }
+  }
+
+  // On devices some numbers of ranks divide a feed-forward that fewer do not.
+  bool has_place_for(std::int64_t ranks) const {
+    if (problem_.fit.on_devices) return ranks <= question_.model.heads;
+    return plan_shards(question_.model, ranks).has_value();
   }
 
   Trial attempt(const Options& changed) {

@@ -65,11 +65,10 @@ KvNeed kv_need(const FitInputs& in, const StepShape& step, bool for_all) {
     const bool is_all_needed = !in.on_devices && (in.max_total_tokens || for_all);
     need.needed = is_all_needed ? need.wanted : std::min(one, need.wanted);
   } else {
-    need.wanted = std::min(blocks_by_rule(in, step), named);
-    if (in.max_total_tokens) {
-      need.wanted = std::min(need.wanted, *in.max_total_tokens / kKvBlockTokens);
-    }
-    need.needed = std::max<Blocks>(0, need.wanted);
+    Blocks given = blocks_by_rule(in, step);
+    if (in.max_total_tokens) given = std::min(given, *in.max_total_tokens / kKvBlockTokens);
+    need.wanted = std::min(given, named);
+    need.needed = std::max<Blocks>(0, given);
   }
   need.holds_one = need.wanted >= one;
   return need;
@@ -181,7 +180,7 @@ StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t re
 }
 
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step) {
-  if (in.tp == 1) return kNoBound;
+  if (in.tp == 1 || in.on_devices) return kNoBound;
   return ring_blocks_max(step.step_tokens_max, step.max_running_requests, step.logit_rows_max);
 }
 

@@ -98,7 +98,7 @@ Tokens context_wanted(const FitInputs& in);
 // Below which an undecided context is not lowered.
 Tokens context_floor(const FitInputs& in);
 Blocks blocks_of_tokens(Tokens tokens);  // rounded up
-// That the ring between several ranks can carry in one step; no bound for one rank.
+// That the ring between several ranks on CPUs can carry in one step; no bound for others.
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step);
 // What a rule gives for KV on a rank: may be negative. REQUIRES: not KvRule::demand.
 Bytes kv_bytes_by_rule(const FitInputs& in, const RankShape& rank, const StepShape& step);

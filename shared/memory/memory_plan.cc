@@ -293,7 +293,9 @@ Bytes RankPlan::total() const {
 Result<MemoryPlan> plan_memory(const Machine& machine, const ModelSpec& model,
                                const OptionSet& options, const ModelSpec* draft) {
   const PlanProblem problem = TRY(make_problem(machine, model, options.values, draft));
-  const Fit fit = decide_fit(problem.fit);
+  const Fit decided = decide_fit(problem.fit);
+  // What is refused is refused as low as everything goes, and shown so.
+  const Fit fit = decided.fits ? decided : least_fit(problem.fit);
   MemoryPlan plan;
   plan.tp = options.values.tp;
   plan.dp = options.values.dp;

@@ -51,6 +51,7 @@ Json rank_to_json(const RankPlan& rank) {
                        {"numa_node", rank.numa_node},
                        {"expert_ffn", range_to_json(rank.shard.expert_ffn)},
                        {"shared_ffn", range_to_json(rank.shard.shared_ffn)},
+                       {"experts", rank.shard.experts},
                        {"device", rank.device},
                        {"device_name", rank.device_name},
                        {"device_uuid", rank.device_uuid},
@@ -184,6 +185,7 @@ Status read_rank(const Json& json, MemoryPlan& plan) {
   in.read("numa_node", rank.numa_node);
   in.read("expert_ffn", rank.shard.expert_ffn);
   in.read("shared_ffn", rank.shard.shared_ffn);
+  in.read_optional("experts", rank.shard.experts);
   in.read("device", rank.device);
   in.read("device_name", rank.device_name);
   in.read_optional("device_uuid", rank.device_uuid);

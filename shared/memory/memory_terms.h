@@ -50,6 +50,8 @@ struct RankShape {
   Bytes absorbed = 0;
   Bytes vision = 0;
   Bytes draft = 0;
+  Bytes draft_of_all = 0;  // the draft model's weights, of however many ranks
+  std::int64_t draft_ranks = 0;
 };
 
 // Bytes of each term.

@@ -17,6 +17,7 @@
 #include "shared/options/assumption.h"
 #include "shared/options/collective_option.h"
 #include "shared/options/device_choice.h"
+#include "shared/options/option_value.h"
 
 namespace plimsoll {
 namespace {
@@ -80,6 +81,16 @@ Status check_devices(const Machine& machine, const ModelSpec& model, const Optio
   if (options.ep > 1 && model.experts.count == 0) {
     return invalid(
         fmt::format("ep: {} divides experts, and this model has none; leave it 1", options.ep));
+  }
+  if (options.ep > 1 && options.ep > model.experts.count) {
+    return invalid(fmt::format("ep: {} ranks cannot divide {} experts; it can be 1 to {}",
+                               options.ep, model.experts.count, model.experts.count));
+  }
+  if (options.tp % options.ep != 0 && options.ep % options.tp != 0) {
+    return invalid(
+        fmt::format("ep: {} groups of experts and tp {} ranks do not divide each other; ep can be "
+                    "a divisor of tp or a multiple of it",
+                    options.ep, options.tp));
   }
   if (ranks % options.ep != 0) {
     return invalid(
@@ -254,7 +265,7 @@ bool same_case(const RankShape& a, const RankShape& b) {
          a.shard.ffn.size() == b.shard.ffn.size() &&
          a.shard.expert_ffn.size() == b.shard.expert_ffn.size() &&
          a.shard.shared_ffn.size() == b.shard.shared_ffn.size() &&
-         same_device(*a.device, *b.device);
+         a.shard.experts == b.shard.experts && same_device(*a.device, *b.device);
 }
 
 // What a rank of the replica holds of the model, whatever its device.
@@ -282,9 +293,11 @@ std::vector<RankShape> replica_shapes(const ModelSpec& model, const ShardPlan& s
 Status add_draft(const ModelSpec& draft, const Options& options, KvType kv_type,
                  const Assumed& assumed, std::vector<RankShape>& shapes) {
   const ShardPlan shards =
-      TRY_CONTEXT("draft-model: ", plan_shards(draft, std::min(options.tp, draft.heads)));
+      TRY_CONTEXT("draft-model: ", plan_device_shards(draft, std::min(options.tp, draft.heads), 1));
   for (std::size_t rank = 0; rank < shapes.size(); ++rank) {
     const std::size_t own = rank % shards.ranks.size();
+    shapes[rank].draft_of_all = draft.weight_bytes();
+    shapes[rank].draft_ranks = std::ssize(shards.ranks);
     shapes[rank].draft = rank_share(draft, shards, own, WeightPlacement{}).total();
     shapes[rank].kv_token_bytes +=
         assumed.draft_kv_token.value_or(kv_token_bytes(draft, shards.ranks[own], kv_type));
@@ -331,7 +344,6 @@ void set_budgets(const Options& options, const Assumed& assumed, PlanProblem& pr
 
 Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Options& options,
                         const ModelSpec* draft, const Assumed& assumed, PlanProblem& problem) {
-  TRY(check_devices(machine, model, options));
   std::vector<RankShape> shapes = replica_shapes(model, problem.shards, problem.kv_type, assumed);
   if (draft != nullptr) {
     TRY(add_draft(*draft, options, problem.kv_type, assumed, shapes));
@@ -351,6 +363,12 @@ Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Op
       device.memory_total = *assumed.total;
       device.cuda_total = *assumed.total;
     }
+  }
+  for (const Device& device : problem.devices) {
+    if (assumed.free.value_or(0) <= device.memory_total) continue;
+    return invalid(fmt::format("assume: free is {}, and a device has {} in all",
+                               format_exact_bytes(*assumed.free),
+                               format_exact_bytes(device.memory_total)));
   }
   group_ranks(shapes, options.tp * options.dp, problem);
   Bytes smallest = std::numeric_limits<Bytes>::max();
@@ -410,7 +428,9 @@ Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
   TRY(check_options(model, options));
   if (!on_devices) TRY(check_cpu(model, options));
   PlanProblem problem;
-  problem.shards = TRY(plan_shards(model, options.tp));
+  if (on_devices) TRY(check_devices(machine, model, options));
+  problem.shards = on_devices ? TRY(plan_device_shards(model, options.tp, options.ep))
+                              : TRY(plan_shards(model, options.tp));
   problem.places = place_ranks(machine, options.tp * options.dp, options.threads);
   problem.kv_type = TRY(kv_type_of(machine, model, options));
   problem.kv_copies = kv_copies(model, problem.shards);

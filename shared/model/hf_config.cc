@@ -55,6 +55,7 @@ class Reader {
         with_default("max_position_embeddings", family_.defaults.context_length, kModelLengthMax));
     TRY(read_experts());
     TRY(read_rope());
+    TRY(read_stretch());
     const std::int64_t mtp = TRY(text_.count_or("num_nextn_predict_layers", 0, 16));
     spec_.mtp_layers = mtp;
     return {};
@@ -199,9 +200,33 @@ class Reader {
     return {};
   }
 
+  // How far rotations are stretched beyond what the model was trained with. Gemma 3 counts it in.
+  Status read_stretch() {
+    auto scaling = TRY(text_.object("rope_scaling"));
+    if (!scaling) scaling = TRY(text_.object("rope_parameters"));
+    if (!scaling || spec_.architecture == "gemma3") return {};
+    std::string type = TRY(scaling->text_or("type", std::string()));
+    type = TRY(scaling->text_or("rope_type", std::move(type)));
+    if (type != "yarn" && type != "linear" && type != "dynamic") return {};
+    const double factor = TRY(scaling->positive_or("factor", 1));
+    const std::int64_t original = type == "yarn"
+                                      ? TRY(scaling->size_or("original_max_position_embeddings",
+                                                             spec_.context_length, kModelLengthMax))
+                                      : spec_.context_length;
+    const double stretched = static_cast<double>(original) * factor;
+    if (stretched > static_cast<double>(kModelLengthMax)) {
+      return invalid(fmt::format("{} is {}; expected at most {} tokens in all",
+                                 scaling->name("factor"), factor, kModelLengthMax));
+    }
+    spec_.context_length = std::max(spec_.context_length, static_cast<std::int64_t>(stretched));
+    return {};
+  }
+
   Status read_rope() {
     spec_.norm_eps = TRY(text_.positive_or("rms_norm_eps", 1e-6));
-    spec_.rope_base = TRY(text_.positive_or("rope_theta", 10'000));
+    const auto parameters = TRY(text_.object("rope_parameters"));
+    const double base = parameters ? TRY(parameters->positive_or("rope_theta", 10'000)) : 10'000;
+    spec_.rope_base = TRY(text_.positive_or("rope_theta", base));
     const double part = TRY(text_.positive_or("partial_rotary_factor", 1));
     spec_.rope_dim =
         spec_.latent

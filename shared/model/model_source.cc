@@ -59,9 +59,30 @@ ModelSpec finished(HfConfig config, std::vector<WeightGroup> groups, WeightSourc
   return spec;
 }
 
+// ModelOpt writes how it quantised into a file of its own, beside a config.json that knows nothing
+// of it.
+Status take_modelopt(const std::filesystem::path& path, Json& config) {
+  std::error_code error;
+  const std::filesystem::path beside = path.parent_path() / "hf_quant_config.json";
+  if (config.find("quantization_config") != nullptr) return {};
+  if (!std::filesystem::is_regular_file(beside, error)) return {};
+  const std::string text = TRY(read_file(beside, kConfigBytesMax));
+  const Json json = TRY_CONTEXT(beside.string() + ": ", parse_json(text));
+  const Json* said = json.find("quantization");
+  if (said == nullptr || !said->is_object()) return {};
+  Json quantisation = *said;
+  quantisation.set("quant_method", "modelopt");
+  config.set("quantization_config", std::move(quantisation));
+  return {};
+}
+
 Result<HfConfig> read_config(const std::filesystem::path& path) {
   const std::string text = TRY(read_file(path, kConfigBytesMax));
-  return parse_hf_config(std::string_view(text));
+  Result<Json> json = parse_json(text);
+  // Its errors are those of the text.
+  if (!json || !json->is_object()) return parse_hf_config(std::string_view(text));
+  TRY(take_modelopt(path, *json));
+  return parse_hf_config(*json);
 }
 
 Result<ModelSpec> from_config(HfConfig config, const std::string& name) {

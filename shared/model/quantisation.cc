@@ -33,11 +33,12 @@ Result<std::vector<ModulePattern>> read_patterns(const ConfigObject& quant, std:
   return patterns;
 }
 
-// The bits of a word must be filled by whole elements, as far as we can count them.
-Result<std::int64_t> read_bits(const ConfigObject& object, std::string_view key) {
+// Whole elements fill a word; GPTQ's of 3 bits run on over three words.
+Result<std::int64_t> read_bits(const ConfigObject& object, std::string_view key,
+                               bool may_run_on = false) {
   const std::int64_t bits = TRY(object.size(key, kWordBits));
-  if (bits == 2 || bits == 4 || bits == 8) return bits;
-  return unusable(object, key, bits, "2, 4 or 8");
+  if (bits == 2 || bits == 4 || bits == 8 || (bits == 3 && may_run_on)) return bits;
+  return unusable(object, key, bits, may_run_on ? "2, 3, 4 or 8" : "2, 4 or 8");
 }
 
 Status read_block(const ConfigObject& object, std::string_view key, MatrixScheme& scheme) {
@@ -109,10 +110,11 @@ Status read_compressed_tensors(const ConfigObject& quant, Quantisation& out) {
   return {};
 }
 
-Status read_fp8(const ConfigObject& quant, Quantisation& out) {
+// FBGEMM's have a scale for each row, others one for a block or for all.
+Status read_fp8(const ConfigObject& quant, bool by_rows, Quantisation& out) {
   MatrixScheme scheme{.format = MatrixFormat::fp8, .bits = 8, .all_linears = true, .targets = {}};
-  TRY(read_block(quant, "weight_block_size", scheme));
-  scheme.one_scale = scheme.block_rows == 0;
+  if (!by_rows) TRY(read_block(quant, "weight_block_size", scheme));
+  scheme.one_scale = !by_rows && scheme.block_rows == 0;
   out.words = words_of(scheme);
   out.schemes.push_back(std::move(scheme));
   for (const char* key : {"modules_to_not_convert", "ignored_layers"}) {
@@ -125,7 +127,8 @@ Status read_fp8(const ConfigObject& quant, Quantisation& out) {
 
 Status read_packed(const ConfigObject& quant, MatrixFormat format, Quantisation& out) {
   MatrixScheme scheme{.format = format, .all_linears = true, .targets = {}};
-  scheme.bits = TRY(read_bits(quant, quant.has("w_bit") ? "w_bit" : "bits"));
+  scheme.bits =
+      TRY(read_bits(quant, quant.has("w_bit") ? "w_bit" : "bits", format == MatrixFormat::gptq));
   const char* const key = quant.has("q_group_size") ? "q_group_size" : "group_size";
   const Json* group = quant.find(key);
   const bool is_row = group != nullptr && group->is_integer() && group->as_int() == -1;
@@ -221,7 +224,9 @@ Result<Quantisation> read_quantisation(const ConfigObject& config) {
   if (method == "compressed-tensors") {
     TRY(read_compressed_tensors(*quant, out));
   } else if (method == "fp8") {
-    TRY(read_fp8(*quant, out));
+    TRY(read_fp8(*quant, false, out));
+  } else if (method == "fbgemm_fp8") {
+    TRY(read_fp8(*quant, true, out));
   } else if (method == "awq") {
     TRY(read_packed(*quant, MatrixFormat::awq, out));
   } else if (method == "gptq") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,6 +33,8 @@ std::string in_quotes(std::string_view name) {
 Error bad(std::string_view name, std::string_view message) {
   return invalid(fmt::format("safetensors header: tensor {}: {}", in_quotes(name), message));
 }
+
+constexpr std::uint64_t kDataBytesMax = std::uint64_t{1} << 50;  // of one file
 
 struct Span {
   std::uint64_t begin = 0;  // of the data
@@ -140,7 +143,7 @@ Result<Span> read_entry(std::string_view name, const Json& entry, std::uint64_t 
 
 // Empty tensors may lie anywhere; all others fill the data without gaps.
 Status check_places(const SafetensorsHeader& header, std::vector<Span> spans,
-                    std::uint64_t data_bytes) {
+                    std::optional<std::uint64_t> data_bytes) {
   std::erase_if(spans, [](const Span& span) { return span.begin == span.end; });
   std::ranges::sort(spans, {}, &Span::begin);
   std::uint64_t end = 0;
@@ -153,11 +156,11 @@ Status check_places(const SafetensorsHeader& header, std::vector<Span> spans,
     }
     end = span.end;
   }
-  if (end == data_bytes) return {};
+  if (!data_bytes || end == *data_bytes) return {};
   return invalid(
       fmt::format("safetensors header: the tensors end at byte {} of the data, but the "
                   "file has {} bytes of data",
-                  end, data_bytes));
+                  end, *data_bytes));
 }
 
 }  // namespace
@@ -167,7 +170,9 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> start,
   const std::string_view text = TRY(header_text(start, file_bytes));
   const Json json = TRY_CONTEXT("safetensors header: ", parse_json(text, kLimits));
   const std::uint64_t data_start = kLengthBytes + text.size();
-  const std::uint64_t data_bytes = file_bytes - data_start;
+  // A file that ends with its header has nothing that could be cut short.
+  const bool is_header_alone = file_bytes == data_start;
+  const std::uint64_t data_bytes = is_header_alone ? kDataBytesMax : file_bytes - data_start;
   SafetensorsHeader header;
   std::vector<Span> spans;
   for (const auto& [name, entry] : json.as_object()) {
@@ -177,7 +182,8 @@ Result<SafetensorsHeader> parse_safetensors(std::span<const std::byte> start,
     header.begins.push_back(data_start + span.begin);
     spans.push_back(span);
   }
-  TRY(check_places(header, std::move(spans), data_bytes));
+  TRY(check_places(header, std::move(spans),
+                   is_header_alone ? std::nullopt : std::optional(data_bytes)));
   return header;
 }
 

@@ -111,6 +111,19 @@ std::int64_t ffn_size(const ModelSpec& spec, CutBy by) {
   return spec.experts.layers == spec.layers ? 0 : spec.ffn;
 }
 
+// How feed-forwards are cut.
+struct Cutting {
+  std::int64_t tp = 1;
+  std::int64_t ep = 1;
+  bool for_kernels = true;  // of ours, which want units of their own
+};
+
+// Over how many ranks one of a kind is cut.
+std::int64_t ranks_of(const Cutting& cutting, CutBy by) {
+  if (by != CutBy::expert_ffn) return cutting.tp;
+  return std::max<std::int64_t>(1, cutting.tp / cutting.ep);
+}
+
 std::int64_t ffn_unit_columns(const ModelSpec& spec, CutBy by) {
   std::int64_t unit = kFfnUnitMin;
   if (by == CutBy::ffn) {
@@ -120,8 +133,18 @@ std::int64_t ffn_unit_columns(const ModelSpec& spec, CutBy by) {
   return std::lcm(unit, column_unit(spec, by));
 }
 
-Limit ffn_limit(const ModelSpec& spec, const FfnKind& kind) {
-  const std::int64_t unit = ffn_unit_columns(spec, kind.by);
+// Columns of a format are divided evenly where they can be; else as ours are.
+bool is_even(const ModelSpec& spec, const Cutting& cutting, CutBy by) {
+  if (cutting.for_kernels) return false;
+  return ffn_size(spec, by) % (ranks_of(cutting, by) * column_unit(spec, by)) == 0;
+}
+
+std::int64_t unit_of(const ModelSpec& spec, const Cutting& cutting, CutBy by) {
+  return is_even(spec, cutting, by) ? column_unit(spec, by) : ffn_unit_columns(spec, by);
+}
+
+Limit ffn_limit(const ModelSpec& spec, const Cutting& cutting, const FfnKind& kind) {
+  const std::int64_t unit = unit_of(spec, cutting, kind.by);
   const std::int64_t size = ffn_size(spec, kind.by);
   return {ceil_div(size, unit),
           fmt::format("{} {} columns, which are cut every {}", kind.words, size, unit)};
@@ -133,14 +156,23 @@ Limit vocab_limit(const ModelSpec& spec) {
       fmt::format("its vocabulary has {} rows, which are cut every {}", spec.vocab, kPackedRows)};
 }
 
-Status check_ranks(const ModelSpec& spec, const HeadUnits& units, std::int64_t tp) {
+bool is_shared_whole(const ModelSpec& spec, const Cutting& cutting, const FfnKind& kind) {
+  return cutting.ep > 1 && kind.by == CutBy::shared_ffn &&
+         ffn_limit(spec, cutting, kind).tp_max < cutting.tp;
+}
+
+Status check_ranks(const ModelSpec& spec, const HeadUnits& units, const Cutting& cutting) {
+  const std::int64_t tp = cutting.tp;
   if (tp < 1) return invalid(fmt::format("tp is {}; expected 1 or more", tp));
   Limit least = head_limit(spec, units);
   const auto consider = [&](Limit limit) {
     if (limit.tp_max < least.tp_max) least = std::move(limit);
   };
   for (const FfnKind& kind : kFfnKinds) {
-    if (ffn_size(spec, kind.by) > 0) consider(ffn_limit(spec, kind));
+    if (ffn_size(spec, kind.by) == 0 || is_shared_whole(spec, cutting, kind)) continue;
+    Limit limit = ffn_limit(spec, cutting, kind);
+    if (ranks_of(cutting, kind.by) <= limit.tp_max) continue;
+    consider(std::move(limit));
   }
   consider(vocab_limit(spec));
   if (tp <= least.tp_max) return {};
@@ -205,22 +237,44 @@ void balance_ffn(const ModelSpec& spec, const FfnKind& kind, std::vector<RankSha
   }
 }
 
+void split_evenly_by(const ModelSpec& spec, const FfnKind& kind, std::int64_t unit,
+                     std::int64_t over, std::vector<RankShard>& ranks) {
+  const std::int64_t size = ffn_size(spec, kind.by);
+  const auto split = split_evenly(ceil_div(size, unit), over);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::size_t own = rank % static_cast<std::size_t>(over);
+    ranks[rank].*kind.range = scaled(split[own], unit, size);
+  }
+}
+
 // The kind with the most bytes evens out what attention left uneven; the others are split evenly.
-void split_ffn(const ModelSpec& spec, std::vector<RankShard>& ranks) {
-  const FfnKind& largest = *std::ranges::max_element(
-      kFfnKinds, {}, [&](const FfnKind& kind) { return bytes_cut_by(spec, kind.by); });
+void split_ffn(const ModelSpec& spec, const Cutting& cutting, std::vector<RankShard>& ranks) {
+  const auto evens_out = [&](const FfnKind& kind) {
+    const bool is_divided_whole = cutting.ep > 1 && kind.by == CutBy::expert_ffn;
+    const bool is_fixed =
+        is_divided_whole || is_shared_whole(spec, cutting, kind) || is_even(spec, cutting, kind.by);
+    return is_fixed ? 0 : bytes_cut_by(spec, kind.by);
+  };
+  const FfnKind& largest = *std::ranges::max_element(kFfnKinds, {}, evens_out);
   for (const FfnKind& kind : kFfnKinds) {
-    const std::int64_t size = ffn_size(spec, kind.by);
-    if (size == 0) continue;
-    if (&kind == &largest) {
+    if (ffn_size(spec, kind.by) == 0) continue;
+    if (&kind == &largest && evens_out(kind) > 0) {
       balance_ffn(spec, kind, ranks);
       continue;
     }
-    const std::int64_t unit = ffn_unit_columns(spec, kind.by);
-    const auto split = split_evenly(ceil_div(size, unit), std::ssize(ranks));
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      ranks[rank].*kind.range = scaled(split[rank], unit, size);
-    }
+    const bool is_whole = is_shared_whole(spec, cutting, kind);
+    split_evenly_by(spec, kind, unit_of(spec, cutting, kind.by),
+                    is_whole ? 1 : ranks_of(cutting, kind.by), ranks);
+  }
+}
+
+// Neighbours cut the same experts.
+void split_experts(const ModelSpec& spec, const Cutting& cutting, std::vector<RankShard>& ranks) {
+  if (spec.experts.count == 0) return;
+  const auto split = split_evenly(spec.experts.count, cutting.ep);
+  const auto sharing = static_cast<std::size_t>(ranks_of(cutting, CutBy::expert_ffn));
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].experts = split[rank / sharing].size();
   }
 }
 
@@ -334,22 +388,31 @@ void add_layer(const ModelSpec& spec, const RankShard& shard, const Segments& se
       shared_matrix(name("ffn_down"), with_cols(weight("ffn_down"), shard.ffn), segments.ffn_down));
 }
 
-}  // namespace
-
-Result<ShardPlan> plan_shards(const ModelSpec& spec, std::int64_t tp) {
+Result<ShardPlan> cut_model(const ModelSpec& spec, const Cutting& cutting) {
   const HeadUnits units = head_units(spec);
-  TRY(check_ranks(spec, units, tp));
+  TRY(check_ranks(spec, units, cutting));
   ShardPlan plan;
-  plan.ranks.resize(static_cast<std::size_t>(tp));
-  if (tp <= spec.kv_heads) {
+  plan.ranks.resize(static_cast<std::size_t>(cutting.tp));
+  if (cutting.tp <= spec.kv_heads) {
     split_groups(spec, units, plan.ranks);
   } else {
     split_within_groups(spec, units, plan.ranks);
   }
-  split_ffn(spec, plan.ranks);
+  split_ffn(spec, cutting, plan.ranks);
+  split_experts(spec, cutting, plan.ranks);
   split_vision(spec, plan.ranks);
   split_vocab(spec, plan.ranks);
   return plan;
+}
+
+}  // namespace
+
+Result<ShardPlan> plan_shards(const ModelSpec& spec, std::int64_t tp) {
+  return cut_model(spec, {.tp = tp});
+}
+
+Result<ShardPlan> plan_device_shards(const ModelSpec& spec, std::int64_t tp, std::int64_t ep) {
+  return cut_model(spec, {.tp = tp, .ep = ep, .for_kernels = false});
 }
 
 Bytes slice_bytes(const WeightSlice& slice) {

@@ -7,7 +7,8 @@
 // the latent is on every rank, the heads are divided. The feed-forward is split in units of 32
 // columns, of dense layers up to 256 where that leaves 12 units (256 where a K-quant must be cut on
 // its blocks, 128 for FP8 with block scales), and the largest of its kinds (dense, of each expert,
-// shared) balances what attention left uneven. The vocabulary is split in units of kPackedRows
+// shared) balances what attention left uneven; experts that are
+// divided whole do not. The vocabulary is split in units of kPackedRows
 // rows.
 #pragma once
 
@@ -37,6 +38,7 @@ struct RankShard {
   Range shared_ffn = {};    // as ffn, of the shared experts
   Range vision_heads = {};  // of the vision tower, where it is sharded
   Range vision_ffn = {};
+  std::int64_t experts = 0;  // routed experts of a layer, whole or in columns
 
   bool operator==(const RankShard&) const = default;
 };
@@ -48,6 +50,13 @@ struct ShardPlan {
 // REQUIRES: spec.groups are those of its weights. Errors: tp below 1 or above the number of heads;
 // a split that would cut a quantised block.
 Result<ShardPlan> plan_shards(const ModelSpec& spec, std::int64_t tp);
+
+// As servers in general do: feed-forwards that divide over the ranks are divided evenly, in columns
+// as fine as the format allows. Ranks of all replicas, `ep` at a time, divide the routed experts:
+// whole ones, and each over tp / ep ranks where that is more than one; shared experts that cannot
+// be cut for so many ranks are then whole on each. REQUIRES: ep divides tp, or tp divides it.
+// Errors: as above.
+Result<ShardPlan> plan_device_shards(const ModelSpec& spec, std::int64_t tp, std::int64_t ep);
 
 // One weight of a rank as the loader cuts it: some rows, and of each some columns.
 struct WeightSlice {

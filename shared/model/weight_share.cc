@@ -52,6 +52,16 @@ bool is_whole(const WeightGroup& group, const WeightPlacement& placement) {
   return group.part == WeightPart::embedding && !placement.embedding_sharded;
 }
 
+// Of experts that the ranks divide whole, those that this one has.
+bool divides_experts(const ModelSpec& model, const RankShard& shard, const WeightGroup& group) {
+  return group.part == WeightPart::experts && shard.experts < model.experts.count;
+}
+Bytes held_bytes(const ModelSpec& model, const RankShard& shard, const WeightGroup& group,
+                 Bytes of_all) {
+  if (!divides_experts(model, shard, group)) return of_all;
+  return ceil_div(of_all * shard.experts, model.experts.count);
+}
+
 // Whether another rank holds the same range: KV heads with more ranks than heads.
 bool is_shared(const ShardPlan& shards, std::size_t rank, CutBy by) {
   if (shards.ranks.size() == 1) return false;
@@ -89,12 +99,16 @@ RankShare rank_share(const ModelSpec& model, const ShardPlan& shards, std::size_
     if (!is_held(group.part, placement)) continue;
     PartShare& share = shares[static_cast<std::size_t>(group.part)];
     share.part = group.part;
+    const bool is_alone = shards.ranks.size() == 1 || divides_experts(model, shard, group);
     if (is_whole(group, placement)) {
-      (shards.ranks.size() == 1 ? share.sharded : share.replicated) += group.bytes_of_all();
+      const Bytes bytes = held_bytes(model, shard, group, group.bytes_of_all());
+      (is_alone ? share.sharded : share.replicated) += bytes;
       continue;
     }
-    const Bytes bytes = group.count * cut_bytes(group, range_of(shard, group.cut.by));
-    (is_shared(shards, rank, group.cut.by) ? share.replicated : share.sharded) += bytes;
+    const Bytes bytes = held_bytes(model, shard, group,
+                                   group.count * cut_bytes(group, range_of(shard, group.cut.by)));
+    const bool is_replicated = !is_alone && is_shared(shards, rank, group.cut.by);
+    (is_replicated ? share.replicated : share.sharded) += bytes;
   }
   RankShare result;
   for (const PartShare& share : shares) {

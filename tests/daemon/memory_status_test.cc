@@ -62,5 +62,19 @@ TEST(MemoryStatus, DriftsSayTermNumbersAndRanks) {
   EXPECT_EQ(drift.find("ranks")->as_array().size(), 2U);
 }
 
+TEST(MemoryStatus, WhatWasLoweredIsSaidInOneLine) {
+  LaunchPlan plan;
+  plan.memory.kv.bytes = 10 * kGiB;
+  plan.kv_blocks = 1000;
+  plan.context_length = 262'144;
+  plan.memory.decisions.context_length_wanted = 262'144;
+  EXPECT_EQ(lowered_line(plan, 0), "");
+  EXPECT_EQ(lowered_line(plan, 1000), "");
+  EXPECT_EQ(lowered_line(plan, 60),
+            "KV of a rank is 614.4 MiB of the 10.00 GiB that were planned: what memory allows");
+  plan.context_length = 7648;
+  EXPECT_EQ(lowered_line(plan, 1000), "the context is 7,648 of 262,144 tokens: what memory allows");
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -8,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "shared/base/file.h"
 #include "shared/collective/collective_choice.h"
 #include "shared/collective/collective_forecast.h"
 #include "shared/generation/fingerprint.h"
@@ -17,6 +19,7 @@
 #include "shared/generation/plan_outcome.h"
 #include "shared/memory/foreign_log/log_file.h"
 #include "shared/memory/foreign_log/log_plan.h"
+#include "shared/memory/held_memory.h"
 #include "shared/memory/layout_choice.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
@@ -72,6 +75,14 @@ Result<LayoutChoice> prepare(const std::filesystem::path& state, const PlanModel
   options = with_layout(std::move(options), layout);
   add_learned(read_learned_terms(state, {environment, options}), machine);
   return layout;
+}
+
+// A picture is for others to look at, as the umask lets them.
+Status write_picture(const std::string& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << content << std::flush;
+  if (file) return {};
+  return unavailable(fmt::format("write {}: {}", path, std::strerror(errno)));
 }
 
 // What earlier launches like this one came to; the newest of them in words.
@@ -142,6 +153,10 @@ Result<int> run_plan(const Invocation& call) {
   if (!layout.why.empty()) notes.push_back(layout.why);
   TRY(check_collective(machine, set, options.tp));
   MemoryPlan plan = TRY(plan_memory(machine, models.model, set, models.draft_or_null()));
+  // As a start would; a description has no processes that could be ended from here.
+  if (plan.refusal && machine.devices.empty() && machine.name.empty() && fits_alone(machine, set)) {
+    plan.refusal->message += holders_text(all_holders(machine, {}));
+  }
   plan.decisions.notes.insert(plan.decisions.notes.begin(), notes.begin(), notes.end());
   const std::optional<CollectiveForecast> forecast =
       forecast_collectives(machine, models.model, plan, set);
@@ -168,7 +183,7 @@ Result<int> run_plan(const Invocation& call) {
     }
   }
   const auto svg = call.line.flags.find("svg");
-  if (svg != call.line.flags.end()) TRY(write_file(svg->second, plan_svg(plan)));
+  if (svg != call.line.flags.end()) TRY(write_picture(svg->second, plan_svg(plan)));
   if (!plan.refusal) return kExitOk;
   call.console.err << plan.refusal->message << std::endl;
   return exit_code(plan.refusal->code);

@@ -25,7 +25,10 @@ int report_serving(const Invocation& call, const std::string& url, const Json& s
   if (call.line.json) {
     call.console.out << dump_json(status, 2) << std::endl;
   } else {
-    call.console.out << "serving at " << url << "\n\n" << render_curl(url) << std::endl;
+    const std::string lowered = text_at(status, {"lowered"});
+    call.console.out << "serving at " << url << "\n";
+    if (!lowered.empty()) call.console.out << "note: " << lowered << "\n";
+    call.console.out << "\n" << render_curl(url) << std::endl;
   }
   return kExitOk;
 }
@@ -53,6 +56,27 @@ std::string dropped_options(const Invocation& call) {
   return join(dropped, ", ");
 }
 
+// What only a daemon that starts can take: the one that runs keeps its own.
+std::string ignored_options(const Invocation& call) {
+  Result<DaemonClient> client = DaemonClient::connect(runtime_of(call));
+  if (!client) return "";
+  const Result<Reply> reply =
+      client->ask({.verb = "config", .arguments = Json::object()}, kConfigTimeout);
+  if (!reply || reply->exit_code != 0) return "";
+  const Result<OptionSet> had = option_set_from_json(reply->result);
+  if (!had) return "";
+  std::vector<std::string> ignored;
+  for (const OptionRow& row : option_table()) {
+    if (row.effect != Effect::fixed) continue;
+    if (call.options.origin(row.name).source == Source::built_in) continue;
+    const std::string kept = option_text(had->values, row);
+    const std::string said = option_text(call.options.values, row);
+    if (kept == said || row.name == "runtime-dir") continue;
+    ignored.push_back(fmt::format("{} stays {}", row.name, kept.empty() ? "unset" : kept));
+  }
+  return join(ignored, ", ");
+}
+
 // A daemon runs already, perhaps without a deployment.
 Result<int> start_in_daemon(const Invocation& call) {
   Json arguments = Json::object();
@@ -71,6 +95,13 @@ Result<int> start_in_daemon(const Invocation& call) {
                             "plimsoll start: options of the daemon do not hold for a start that "
                             "names a model: {}; repeat here what is to stay\n",
                             dropped)
+                     << std::flush;
+  }
+  if (const std::string ignored = ignored_options(call); !ignored.empty()) {
+    call.console.err << fmt::format(
+                            "plimsoll start: the daemon that runs keeps what only a new one takes: "
+                            "{}\n",
+                            ignored)
                      << std::flush;
   }
   const Json status = TRY(ask_status(runtime_of(call)));

@@ -41,6 +41,13 @@ bool is_exception_line(std::string_view text) {
   return text.starts_with("AssertionError") || text.starts_with("Exception: ");
 }
 
+// Arguments that are printed are those that differ from defaults; the account names it anyway.
+void name_utilization(LaunchState& state) {
+  const std::optional<double> fraction = state.log().fraction;
+  if (!fraction || state.log().args.empty()) return;
+  state.set_arg("gpu_memory_utilization", fmt::format("{}", *fraction), ArgOrigin::built_in);
+}
+
 template <typename T>
 void lessen(std::optional<T>& least, const std::optional<T>& value) {
   if (value && (!least || *value < *least)) least = value;
@@ -177,10 +184,16 @@ Result<ForeignLog> ForeignLogReader::finish() {
   }
   LaunchState& state = s.sglang.recognised >= s.vllm.recognised ? s.sglang : s.vllm;
   if (state.log().server == ForeignServer::sglang) {
+    // Whatever words it found for it.
+    const std::optional<Bytes> kv = state.log().kv_rule();
+    if (state.log().end == ForeignEnd::other && kv && *kv <= 0) {
+      state.log().end = ForeignEnd::no_kv;
+    }
     infer_sglang_fraction(state.log());
     infer_sglang_origins(state.log());
   } else {
     state.fold_speakers();
+    name_utilization(state);
   }
   state.apply_given();
   state.log().launches = std::max<std::int64_t>(state.log().launches, 1);

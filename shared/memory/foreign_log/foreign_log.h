@@ -37,10 +37,12 @@ struct ForeignRank {
   std::optional<Bytes> base = {};     // free before weights
   std::optional<Bytes> weights = {};  // taken by them
   std::optional<Bytes> draft = {};    // by a draft model's
+  bool draft_began = false;           // to be loaded, after KV had been taken
   std::optional<Bytes> left = {};     // free after all weights
   std::optional<Bytes> kv = {};       // allocated, or what the sizing came to
   std::optional<Tokens> kv_tokens = {};
-  std::optional<Bytes> state = {};       // of recurrent layers
+  std::optional<Bytes> state = {};       // of recurrent layers, out of KV's share
+  std::optional<Bytes> reserved = {};    // for what is allocated later, out of KV's share
   std::optional<Bytes> after_pool = {};  // free after KV
   std::optional<Bytes> graphs = {};      // taken by captures
   std::optional<Bytes> spare = {};       // free after captures

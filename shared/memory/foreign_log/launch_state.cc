@@ -37,6 +37,7 @@ void LaunchState::begin_launch() {
   log_.launches = launches;
   log_.version = std::exchange(version_next_, {});
   phases_.clear();
+  engines.clear();
   failed_ranks_.clear();
   given_ = std::exchange(given_next_, {});
 }

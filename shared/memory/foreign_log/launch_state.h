@@ -51,6 +51,8 @@ class LaunchState {
   void fold_speakers();
 
   std::int64_t recognised = 0;  // lines of this server
+  std::set<std::string, std::less<>> engines =
+      {};  // of this launch, that have said their configuration
 
  private:
   OomProcess process_of(const LogLine& line) const;

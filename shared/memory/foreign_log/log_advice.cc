@@ -152,6 +152,13 @@ class Adviser {
     advise_raise();
     advise_automatic();
     if (!c_.is_sglang()) {
+      const Bytes others = c_.log.total.value_or(0) - c_.log.free_at_start.value_or(0);
+      if (c_.log.total && c_.log.free_at_start && others > *c_.log.total / 8) {
+        why(
+            fmt::format("{} of the {} were in use before it loaded anything, and count as its own: "
+                        "end the processes that hold them (nvidia-smi names them).",
+                        format_bytes(others), format_bytes(*c_.log.total)));
+      }
       advise("or lower --max-num-batched-tokens and --max-num-seqs", "the trial step shrinks");
       if (out_.window.most && out_.window.any_kv && *out_.window.any_kv > *out_.window.most) {
         why(fmt::format(
@@ -163,15 +170,16 @@ class Adviser {
   }
 
   void short_kv() {
-    why(fmt::format("KV{} holds {} of the {} that one request of the full context needs.",
-                    c_.kv ? fmt::format(" of {} GiB", gib_text(*c_.kv)) : "",
-                    c_.log.kv_needed && c_.kv
-                        ? fmt::format("{:.0f} %", 100 * ratio(*c_.kv, *c_.log.kv_needed))
-                    : c_.log.kv_tokens ? fmt::format("{} tokens", grouped(*c_.log.kv_tokens))
-                                       : std::string("less"),
-                    c_.log.kv_needed ? fmt::format("{} GiB", gib_text(*c_.log.kv_needed))
-                    : c_.log.context ? fmt::format("{} tokens", grouped(*c_.log.context))
-                                     : std::string("amount")));
+    why(fmt::format(
+        "KV{} holds {} of the {} that one request of the full context needs.",
+        c_.kv ? fmt::format(" of {} GiB", gib_text(*c_.kv)) : "",
+        c_.log.kv_needed && c_.kv
+            ? fmt::format("{:.0f} %", std::floor(100 * ratio(*c_.kv, *c_.log.kv_needed)))
+        : c_.log.kv_tokens ? fmt::format("{} tokens", grouped(*c_.log.kv_tokens))
+                           : std::string("less"),
+        c_.log.kv_needed ? fmt::format("{} GiB", gib_text(*c_.log.kv_needed))
+        : c_.log.context ? fmt::format("{} tokens", grouped(*c_.log.context))
+                         : std::string("amount")));
     if (c_.log.context_max) {
       advise(fmt::format("lower --max-model-len to {} or less", grouped(*c_.log.context_max)),
              "that much fits as it is");
@@ -256,8 +264,23 @@ class Adviser {
     }
   }
 
+  // Whether what failed is the second model, whose weights come when KV has been taken.
+  bool is_of_draft() const {
+    const auto& ranks = c_.log.ranks;
+    const auto said = std::ranges::find(ranks, c_.log.end_rank, &ForeignRank::name);
+    return said != ranks.end() && said->draft_began;
+  }
+  void no_draft() {
+    why("Weights and KV were in place, and graphs where they come first; the weights of the draft "
+        "model, which are loaded after KV, did not fit beside them.");
+    advise_lower();
+    advise("leave the draft model out (--speculative-algorithm)",
+           "its weights and KV are not needed then");
+  }
+
   void no_graphs() {
     say_oom();
+    if (is_of_draft()) return no_draft();
     why("Weights and KV were in place; what is left outside KV did not suffice for graph captures "
         "and warm-up. It is the opposite of having too little for KV.");
     advise_lower();
@@ -363,16 +386,19 @@ class Adviser {
                             *window.most)
               : fmt::format(", {:.3f} all that was free at the start", *window.most)));
     }
-    if (c_.context && c_.log.kv_tokens && *c_.log.kv_tokens < *c_.context) {
+    // Of layers that look back a window only, fewer tokens hold a request.
+    const bool holds_one = c_.log.concurrency.value_or(0) >= 1;
+    if (c_.context && c_.log.kv_tokens && *c_.log.kv_tokens < *c_.context && !holds_one) {
       why(
           fmt::format("KV holds {} tokens, less than one request of the context length {}: longer "
                       "requests are refused or cut.",
                       grouped(*c_.log.kv_tokens), grouped(*c_.context)));
     }
-    const ForeignRank* rank = c_.log.tightest();
     const ForeignArg* batch = c_.log.arg("cuda-graph-max-bs");
-    if (rank != nullptr && rank->graphs && batch != nullptr) {
-      why(fmt::format("Graphs up to batch {} took {} GiB.", batch->value, gib_text(*rank->graphs)));
+    if (c_.graphs && batch != nullptr) {
+      why(fmt::format("Graphs{} took {} GiB.",
+                      batch->value == "None" ? "" : " up to batch " + batch->value,
+                      gib_text(*c_.graphs)));
     }
   }
 

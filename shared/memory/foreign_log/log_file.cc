@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::size_t kPieceBytes = 256 * 1024;
 
+// By its byte order mark.
+bool is_utf16(std::string_view text) {
+  return text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff");
+}
+
 Error read_error(const std::filesystem::path& path) {
   const int error = errno;
   const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::unavailable;
@@ -67,11 +72,19 @@ Result<ForeignLog> read_foreign_log(const std::filesystem::path& path) {
   ForeignLogReader reader;
   Lines lines(reader);
   std::vector<char> piece(kPieceBytes);
+  bool is_first = true;
   while (true) {
     const ssize_t count = ::read(fd.get(), piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return read_error(path);
     if (count == 0) break;
+    if (is_first && is_utf16({piece.data(), static_cast<std::size_t>(count)})) {
+      return invalid(
+          fmt::format("read log {}: it is UTF-16 (as PowerShell's > writes); expected "
+                      "UTF-8: iconv -f UTF-16 -t UTF-8 converts it",
+                      path.native()));
+    }
+    is_first = false;
     lines.piece({piece.data(), static_cast<std::size_t>(count)});
   }
   lines.finish();

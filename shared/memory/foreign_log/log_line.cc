@@ -10,7 +10,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kPrefixMax = 96;  // where a rank may be named
+constexpr std::size_t kPrefixMax = 192;  // where a rank may be named
+constexpr std::size_t kHeadMax = 96;     // where a process is
 constexpr double kBytesMax = 4e18;
 
 constexpr std::array<std::string_view, 6> kRankKinds = {"TP", "DP", "PP", "EP", "CP", "ATTN_TP"};
@@ -102,31 +103,32 @@ bool says(std::string_view text, std::string_view part) {
 
 std::string rank_of_line(std::string_view line) {
   const std::string_view head = line.substr(0, kPrefixMax);
-  for (const std::string_view key : {"[gpu_id=", "[gpu="}) {
-    std::size_t length = 0;
-    if (!head.starts_with(key)) continue;
-    const std::string digits = digits_at(head.substr(key.size()), length);
-    if (!digits.empty()) return "TP" + digits;
-  }
-  // Words in square brackets are SGLang's: "[2026-02-26 09:12:30 DP0 TP0 EP0]".
-  if (const std::size_t open = head.find('['); open != std::string_view::npos) {
+  // Words in square brackets are SGLang's: "[2026-02-26 09:12:30 DP0 TP0 EP0]", "[gpu=1]". Whoever
+  // collects logs may have put brackets of its own before: "host7 sglang[4711]: ", "[pod/kimi-0] ".
+  for (std::size_t open = head.find('['); open != head.npos; open = head.find('[', open + 1)) {
     const std::size_t close = head.find(']', open);
-    if (close != std::string_view::npos) {
-      std::string rank = rank_words(head.substr(open + 1, close - open - 1), " ");
-      if (!rank.empty()) return rank;
+    if (close == head.npos) break;
+    const std::string_view inside = head.substr(open + 1, close - open - 1);
+    for (const std::string_view key : {"gpu_id=", "gpu="}) {
+      std::size_t length = 0;
+      if (!inside.starts_with(key)) continue;
+      const std::string digits = digits_at(inside.substr(key.size()), length);
+      if (!digits.empty()) return "TP" + digits;
     }
+    std::string rank = rank_words(inside, " ");
+    if (!rank.empty()) return rank;
   }
   // "(Worker_TP0_EP0 pid=79)", "(Worker_DP1_TP0 pid=5)", "(EngineCore_DP0 pid=212)".
-  const std::size_t open = head.find('(');
-  const std::size_t close = head.find(" pid=", open == std::string_view::npos ? 0 : open);
-  if (open == std::string_view::npos || close == std::string_view::npos) return "";
+  const std::size_t close = head.find(" pid=");
+  const std::size_t open = close == head.npos ? head.npos : head.rfind('(', close);
+  if (open == head.npos) return "";
   const std::string_view inside = head.substr(open + 1, close - open - 1);
   if (const auto rank = count_behind(inside, " rank=")) return "TP" + std::to_string(*rank);
   return rank_words(inside, " _");
 }
 
 std::optional<std::int64_t> pid_of_line(std::string_view line) {
-  return count_behind(line.substr(0, kPrefixMax), " pid=");
+  return count_behind(line.substr(0, kHeadMax), " pid=");
 }
 
 std::string_view without_colours(std::string_view line, std::string& storage) {

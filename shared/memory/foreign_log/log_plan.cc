@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -45,7 +46,7 @@ std::optional<std::string> kv_type_of(std::string_view written) {
 class Assumptions {
  public:
   void add(std::string_view term, std::optional<Bytes> bytes) {
-    if (bytes && *bytes > 0) terms_.push_back(fmt::format("{}={}B", term, *bytes));
+    if (bytes && *bytes >= 0) terms_.push_back(fmt::format("{}={}B", term, *bytes));
   }
   std::string text() const { return join(terms_, ","); }
 
@@ -69,6 +70,16 @@ std::int64_t count_of(const ForeignLog& log, std::string_view name) {
   return std::stoll(arg->value);
 }
 
+// Before weights, with context and communicators up: where the log does not say it and went on to
+// load them, its share of the device was there.
+std::optional<Bytes> free_by_share(const ForeignLog& log) {
+  const ForeignRank* rank = log.tightest();
+  if (!log.total || !log.fraction || rank == nullptr || !rank->weights) return std::nullopt;
+  const auto share = static_cast<Bytes>(std::ceil(static_cast<double>(*log.total) * *log.fraction));
+  if (share < *log.total - kTakenAtStart) return std::nullopt;
+  return share;
+}
+
 std::string assumptions_of(const ForeignLog& log) {
   Assumptions assumed;
   const ForeignRank* rank = log.tightest();
@@ -81,10 +92,19 @@ std::string assumptions_of(const ForeignLog& log) {
     }
   } else {
     assumed.add("total", log.total);
-    assumed.add("free", log.free_at_start);  // with context and communicators up
+    assumed.add("free", log.free_at_start ? log.free_at_start : free_by_share(log));
     if (rank != nullptr) assumed.add("weights", rank->weights);
-    assumed.add("activations", log.activation);
-    assumed.add("graphs", log.graphs_estimate);
+    if (log.activation) {
+      // The trial step has all buffers of a step; what that version does not count is not in its
+      // share.
+      assumed.add("activations", log.activation);
+      assumed.add("workspace", log.other_use.value_or(0));  // outside PyTorch
+      assumed.add("tables", 0);
+      assumed.add("logits", 0);
+      assumed.add("graphs", log.graphs_estimate.value_or(0));
+    } else {
+      assumed.add("graphs", log.graphs_estimate);
+    }
   }
   if (const std::optional<double> token = log.kv_bytes_per_token()) {
     assumed.add("kv-token", static_cast<Bytes>(*token + 0.5));

@@ -1,5 +1,6 @@
 #include "shared/memory/foreign_log/log_rows.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -11,6 +12,8 @@
 
 namespace plimsoll {
 namespace {
+
+constexpr Bytes kGapShown = 32 * kMiB;  // figures are of two digits
 
 class Rows {
  public:
@@ -32,8 +35,8 @@ class Rows {
     }
     kv_rows(*rank);
     if (!draft_is_first) minus("draft weights", rank->draft, "loaded after KV");
-    row("graphs", rank->graphs);
-    row("free at the end", rank->spare);
+    row("graphs", figures_.graphs);
+    row("free at the end", figures_.spare);
     return std::move(rows_);
   }
 
@@ -52,9 +55,10 @@ class Rows {
     minus("outside PyTorch", log_.other_use);
     minus("trial step", log_.activation);
     minus("graphs, estimated", log_.graphs_estimate);
+    unlogged();
     row("left for KV", figures_.kv,
         log_.kv_tokens && *log_.kv_tokens > 0 ? counted(*log_.kv_tokens, "token") : "");
-    if (rank != nullptr) row("graphs", rank->graphs);
+    row("graphs", figures_.graphs);
     row("one request needs", log_.kv_needed, log_.context ? counted(*log_.context, "token") : "");
     return std::move(rows_);
   }
@@ -65,6 +69,18 @@ class Rows {
   }
   void minus(std::string name, std::optional<Bytes> bytes, std::string remark = "") {
     if (bytes) row(std::move(name), -*bytes, std::move(remark));
+  }
+  // The newer engine says what is left and not all that it took off.
+  void unlogged() {
+    if (log_.activation || !figures_.kv) return;
+    const auto budget = std::ranges::find(rows_, "budget", &LogRow::name);
+    if (budget == rows_.end()) return;
+    Bytes left = 0;
+    for (auto it = budget; it != rows_.end(); ++it) left += it->bytes;
+    const Bytes gap = left - *figures_.kv;
+    if (gap > kGapShown) {
+      row("not in the log", -gap, "trial step and what is outside PyTorch, by difference");
+    }
   }
   std::string fraction_text() const {
     return log_.fraction ? fmt::format("{}", *log_.fraction) : "?";
@@ -87,6 +103,8 @@ class Rows {
       return;
     }
     row("left for KV", figures_.kv);
+    minus("states", rank.state, "of recurrent layers");
+    minus("reserved", rank.reserved, "for multimodal buffers");
     std::string remark = tokens ? counted(*tokens, "token") : "";
     if (tokens && figures_.kv_bytes_per_token) {
       remark +=
@@ -115,6 +133,14 @@ LogFigures figures_of(const ForeignLog& log, const LogHints& hints) {
     lessen(figures.left, rank.left);
   }
   figures.kv = log.kv_rule();
+  for (const ForeignRank& rank : log.ranks) {
+    if (rank.graphs) figures.graphs = std::max(figures.graphs.value_or(0), *rank.graphs);
+    lessen(figures.spare, rank.spare);
+  }
+  if (const ForeignRank* rank = log.tightest()) {
+    if (rank->graphs) figures.graphs = rank->graphs;
+    if (rank->spare) figures.spare = rank->spare;
+  }
   return figures;
 }
 

@@ -17,6 +17,9 @@ struct LogFigures {
   std::optional<Bytes> base;  // free before weights
   std::optional<Bytes> left;  // free after them
   std::optional<Bytes> kv;    // by the server's rule
+  // Of the tightest rank; where it does not say it, the most, and the least, that others say.
+  std::optional<Bytes> graphs;
+  std::optional<Bytes> spare;
 };
 
 LogFigures figures_of(const ForeignLog& log, const LogHints& hints);

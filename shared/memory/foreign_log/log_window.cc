@@ -7,17 +7,23 @@
 namespace plimsoll {
 namespace {
 
+// What goes from KV's share before KV does.
+Bytes beside_kv(const LogCase& c) {
+  const ForeignRank* rank = c.log.tightest();
+  return rank == nullptr ? 0 : rank->state.value_or(0) + rank->reserved.value_or(0);
+}
+
 FractionWindow sglang_window(const LogCase& c) {
   FractionWindow window;
   if (!c.base || !c.left) return window;
-  window.any_kv = sglang_fraction_for(*c.base, *c.left, 1);
+  const Bytes beside = beside_kv(c);
+  window.any_kv = sglang_fraction_for(*c.base, *c.left, beside + 1);
   if (const auto needed = c.one_request()) {
-    window.one_request = sglang_fraction_for(*c.base, *c.left, *needed);
+    window.one_request = sglang_fraction_for(*c.base, *c.left, beside + *needed);
   }
   if (const auto choice = sglang_choice(c.log)) window.automatic = choice->fraction;
-  const ForeignRank* rank = c.log.tightest();
-  if (c.log.fraction && rank->spare && c.log.became_ready) {
-    window.most = floor3(std::min(1.0, *c.log.fraction + ratio(*rank->spare, *c.base)));
+  if (c.log.fraction && c.spare && c.log.became_ready) {
+    window.most = floor3(std::min(1.0, *c.log.fraction + ratio(*c.spare, *c.base)));
   }
   return window;
 }

@@ -32,11 +32,19 @@ std::string word_behind(std::string_view text, std::string_view key) {
   return to_valid_utf8(trim(rest.substr(0, rest.find_first_of(",; )"))));
 }
 
+// A log without arguments may have anything.
+bool may_have_draft(const ForeignLog& log) {
+  return log.args.empty() || std::ranges::any_of(log.args, [](const ForeignArg& arg) {
+           return arg.written.starts_with("speculative_") && arg.value != "None";
+         });
+}
+
 bool read_weights(LaunchState& state, const LogLine& line) {
   if (has(line.text, "Load weight begin")) {
     ForeignRank& rank = state.rank(line.rank);
     const auto free = bytes_behind(line.text, "avail mem=");
     if (!rank.base) rank.base = free;
+    rank.draft_began = state.phase(line.rank) >= RankPhase::sized;
     state.phase(line.rank) = std::max(state.phase(line.rank), RankPhase::loading);
     return true;
   }
@@ -46,8 +54,12 @@ bool read_weights(LaunchState& state, const LogLine& line) {
   auto used = bytes_behind(line.text, "mem usage=");
   if (!used) state.log().has_fraction_table = true;
   if (!used && rank.base && free && !rank.weights) used = *rank.base - *free;
-  if (rank.weights) {
+  rank.draft_began = false;
+  const bool is_other = word_behind(line.text, "type=") != state.log().model_type;
+  if (rank.weights && (is_other || may_have_draft(state.log()))) {
     rank.draft = used;  // a second model in the same process
+  } else if (rank.weights) {
+    rank.weights = std::max(rank.weights, used);  // of a rank that is not named
   } else {
     rank.weights = used;
     state.log().model_type = word_behind(line.text, "type=");
@@ -82,6 +94,11 @@ bool read_kv(LaunchState& state, const LogLine& line) {
     rank.kv = bytes_behind(line.text, "mem usage:");
     rank.kv_tokens = count_behind(line.text, "full size:");
     state.phase(line.rank) = std::max(state.phase(line.rank), RankPhase::sized);
+    return true;
+  }
+  if (const auto kept = bytes_behind(line.text, "Reserving ");
+      kept && has(line.text, "of the KV budget")) {
+    state.rank(line.rank).reserved = kept;
     return true;
   }
   if (has(line.text, "Mamba Cache is allocated")) {
@@ -159,7 +176,8 @@ bool read_failure(LaunchState& state, const LogLine& line) {
     state.log().kv_tokens = tokens;
     return true;
   }
-  if (says(line.text, "Not enough memory. Please try to increase")) {
+  if (says(line.text, "Not enough memory. Please try to increase") ||
+      says(line.text, "Not enough memory to allocate KV")) {
     if (const auto fraction = number_behind(line.text, "mem_fraction_static=")) {
       state.log().fraction = fraction;
     }

@@ -10,10 +10,12 @@ namespace {
 
 constexpr std::size_t kScalarMax = 200;  // longer values of the resolved configuration are nested
 constexpr std::int64_t kBlockTokens = 16;
+constexpr std::size_t kEnginesMax = 1024;
 
 void take_known(ForeignLog& log, std::string_view name, const Json& value) {
   if (name == "gpu_memory_utilization" && value.is_number()) log.fraction = value.as_double();
-  if ((name == "max_model_len" || name == "max_seq_len") && value.is_integer() && !log.context) {
+  if ((name == "max_model_len" || name == "max_seq_len") && value.is_integer() &&
+      value.as_int() > 0 && !log.context) {
     log.context = value.as_int();
   }
 }
@@ -42,10 +44,11 @@ bool read_config(LaunchState& state, const LogLine& line) {
   const std::size_t engine = line.text.find(" LLM engine ");
   const std::size_t config = line.text.find("with config: ");
   if (engine == line.text.npos || config == line.text.npos) return false;
-  // Without a server nobody prints arguments first.
-  if (state.furthest() > RankPhase::starting || state.log().end != ForeignEnd::unknown) {
-    state.begin_launch();
-  }
+  // Without a server nobody prints arguments first. Engines of one launch start one after another.
+  const bool has_begun =
+      state.furthest() > RankPhase::starting || state.log().end != ForeignEnd::unknown;
+  if (has_begun && (line.rank.empty() || state.engines.contains(line.rank))) state.begin_launch();
+  if (state.engines.size() < kEnginesMax) state.engines.insert(line.rank);
   const std::size_t version = line.text.find("(v", engine);
   if (version != line.text.npos && version < config) {
     const std::string_view rest = line.text.substr(version + 2, 64);
@@ -99,6 +102,15 @@ bool read_profile(LaunchState& state, const LogLine& line) {
   take(log.other_use, "non_torch_memory takes ");
   take(log.other_use, "non_torch_memory=");
   take(log.other_use, "non-torch forward increase memory: ");
+  if (const auto peak = bytes_behind(line.text, "peak_torch_memory=")) {  // weights and trial step
+    log.activation = std::max<Bytes>(0, *peak - state.rank(line.rank).weights.value_or(0));
+    found = true;
+  }
+  const auto in_use = bytes_behind(line.text, "initial_memory_usage=");  // once they are loaded
+  if (in_use && log.total && !log.free_at_start) {
+    const Bytes others = *in_use - state.rank(line.rank).weights.value_or(0);
+    log.free_at_start = *log.total - std::max<Bytes>(0, others);
+  }
   take(log.activation, "activation peak memory takes ");
   take(log.activation, "torch peak memory increase: ");
   const auto take_of_rank = [&](std::optional<Bytes> ForeignRank::*into, std::string_view key) {
@@ -247,6 +259,13 @@ bool read_failure(LaunchState& state, const LogLine& line) {
 }
 
 bool read_ready(LaunchState& state, const LogLine& line) {
+  // "Auto-fit max_model_len: reduced from 40960 to 31328 to fit in available GPU memory".
+  if (const std::size_t at = line.text.find("Auto-fit max_model_len: "); at != line.text.npos) {
+    const std::string_view text = line.text.substr(at);
+    if (const auto context = count_behind(text, " to ")) state.log().context = context;
+    state.note(text);
+    return true;
+  }
   if (has(line.text, "vLLM API server version ")) {
     const std::size_t at = line.text.find("version ") + 8;
     const std::string_view rest = line.text.substr(at, 64);

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "shared/memory/memory_plan.h"
 #include "tests/support/temp_folder.h"
@@ -194,6 +195,21 @@ TEST(GenerationRecord, KvOfARefusedPlanIsWhatItsRuleGave) {
   options.gpu_memory_utilization.reset();
   options.kv_cache_bytes = 30 * kGiB;
   EXPECT_EQ(kv_of(options), "30.00 GiB");
+}
+
+TEST(GenerationRecord, WhatIsNoFileOfItsNumberIsLeftOut) {
+  const TempFolder folder;
+  GenerationRecord record = full_record();
+  record.number = 5;
+  write(folder.path(), record);
+  std::filesystem::copy_file(generation_file(folder.path(), 5), generation_file(folder.path(), 50));
+  ASSERT_EQ(::mkfifo(generation_file(folder.path(), 51).c_str(), 0600), 0);
+  const auto all = read_generations(folder.path());
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_EQ(all->records.size(), 1U);
+  ASSERT_EQ(all->damaged.size(), 2U);
+  EXPECT_NE(all->damaged[0].find("it is of generation 5"), std::string::npos) << all->damaged[0];
+  EXPECT_NE(all->damaged[1].find("not a regular file"), std::string::npos) << all->damaged[1];
 }
 
 }  // namespace

@@ -125,5 +125,36 @@ TEST(MachineFile, APathThatIsNoneIsAMistake) {
   }
 }
 
+TEST(MachineFile, WhatProcessesHoldIsNotFreeUnlessItIsSaid) {
+  const auto free = [](const std::string& more) {
+    const auto machine = parse_machine(R"({"devices": [{"memory": "80GiB", "processes": [)"
+                                       R"({"pid": 7, "bytes": "70GiB"}, {"pid": 8}])" +
+                                       more + "}]}");
+    EXPECT_TRUE(machine);
+    return machine ? machine->devices[0].memory_free : 0;
+  };
+  EXPECT_EQ(free(""), 10 * kGiB);
+  EXPECT_EQ(free(R"(, "free": "9GiB")"), 9 * kGiB);
+}
+
+TEST(MachineFile, ControlCharactersAreShownNotObeyed) {
+  const auto machine =
+      parse_machine(R"({"devices": [{"name": "\u001b[2Jevil", "memory": "80GiB", "processes": [)"
+                    R"({"pid": 7, "bytes": "1GiB", "user": "\u0007", "command": "a\nb"}]}]})");
+  ASSERT_TRUE(machine) << machine.error().message;
+  EXPECT_EQ(machine->devices[0].name, "\\x1b[2Jevil");
+  EXPECT_EQ(machine->devices[0].processes[0].user, "\\x07");
+  EXPECT_EQ(machine->devices[0].processes[0].command, "a b");
+}
+
+TEST(MachineFile, ContradictionsAreNamed) {
+  EXPECT_NE(mistake(R"({"devices": [{"memory": "80GiB", "cuda_total": "79GiB", "free": "80GiB"}]})")
+                .find("devices[].free must be at most its cuda_total"),
+            std::string::npos);
+  EXPECT_NE(mistake(R"({"devices": [{"memory": "80GiB"}], "learned": {"kv": "1GiB"}})")
+                .find("kv is what the plan decides"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -159,6 +159,10 @@ TEST(DeviceTerms, EveryTermThatTakesBytesHasAFormula) {
     EXPECT_GT(bytes[term], 0) << term_name(term);
     EXPECT_FALSE(device_term_formula(in, term).empty()) << term_name(term);
   }
+  rank.draft_of_all = 3 * kGiB;
+  rank.draft_ranks = 4;
+  EXPECT_EQ(device_term_formula(in, Term::draft),
+            "this rank's part of the draft model's 3.00 GiB over 4 ranks");
   EXPECT_EQ(device_term_trust(in, Term::graphs), Trust::assumed);
   EXPECT_EQ(device_term_trust(in, Term::weights), Trust::computed);
 }

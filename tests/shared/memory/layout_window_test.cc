@@ -68,7 +68,8 @@ TEST(LayoutWindow, IsTheRunNearestToWhatWasAsked) {
   ASSERT_NE(tp, nullptr);
   EXPECT_EQ(tp->low, 8);
   EXPECT_EQ(tp->high, 8);
-  EXPECT_NE(tp->binds_low.find("7 ranks are no whole number of groups of 4"), std::string::npos)
+  EXPECT_NE(tp->binds_low.find("4 groups of experts and tp 7 ranks do not divide each other"),
+            std::string::npos)
       << tp->binds_low;
 }
 

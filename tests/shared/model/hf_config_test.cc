@@ -147,5 +147,26 @@ TEST(HfConfig, AnUnknownTowerIsLeftToTheHeaders) {
   EXPECT_FALSE(config.vision);
 }
 
+TEST(HfConfig, RotationsThatAreStretchedReachFurther) {
+  const auto length = [](const std::string& more) {
+    const auto config = parse_hf_config(std::string_view(
+        R"({"model_type":"llama","hidden_size":64,"intermediate_size":128,"num_hidden_layers":2,)"
+        R"("num_attention_heads":4,"vocab_size":256,"max_position_embeddings":40960)" +
+        more + "}"));
+    EXPECT_TRUE(config) << config.error().message;
+    return config ? config->spec.context_length : 0;
+  };
+  EXPECT_EQ(length(""), 40'960);
+  EXPECT_EQ(length(R"(,"rope_scaling":{"rope_type":"yarn","factor":4.0,)"
+                   R"("original_max_position_embeddings":32768})"),
+            131'072);
+  EXPECT_EQ(length(R"(,"rope_parameters":{"type":"linear","factor":2.0})"), 81'920);
+  EXPECT_EQ(length(R"(,"rope_scaling":{"rope_type":"llama3","factor":8.0})"), 40'960);
+  // DeepSeek's config has the product already.
+  EXPECT_EQ(length(R"(,"rope_scaling":{"type":"yarn","factor":10,)"
+                   R"("original_max_position_embeddings":4096})"),
+            40'960);
+}
+
 }  // namespace
 }  // namespace plimsoll

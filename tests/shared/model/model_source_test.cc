@@ -98,5 +98,18 @@ TEST(ModelSource, ALargeModelIsDescribedInMilliseconds) {
   EXPECT_LT(best, 500) << "milliseconds; some 5 on an idle machine";
 }
 
+TEST(ModelSource, ReadsModelOptsOwnFileBesideAConfig) {
+  const TempFolder folder;
+  ASSERT_TRUE(write_file(folder.path() / "config.json", kConfig));
+  const Bytes plain = read_model(folder.path())->weight_bytes();
+  ASSERT_TRUE(write_file(folder.path() / "hf_quant_config.json",
+                         R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"FP8",)"
+                         R"("kv_cache_quant_algo":"FP8","exclude_modules":["lm_head"]}})"));
+  const auto model = read_model(folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_EQ(model->quantisation, "ModelOpt FP8");
+  EXPECT_LT(model->weight_bytes(), plain / 2);
+}
+
 }  // namespace
 }  // namespace plimsoll

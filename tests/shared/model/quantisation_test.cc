@@ -40,6 +40,11 @@ TEST(Quantisation, EachFormatHasItsTensors) {
             (Lines{"weight F8_E4M3 576 7168", "weight_scale_inv F32 5 56"}));
   EXPECT_EQ(tensors_of(R"({"quant_method":"fp8"})", 576, 7168),
             (Lines{"weight F8_E4M3 576 7168", "weight_scale F32 1"}));
+  EXPECT_EQ(tensors_of(R"({"quant_method":"fbgemm_fp8"})", 576, 7168),
+            (Lines{"weight F8_E4M3 576 7168", "weight_scale F32 576 1"}));
+  EXPECT_EQ(
+      tensors_of(R"({"quant_method":"gptq","bits":3,"group_size":128})", 4096, 1024),
+      (Lines{"qweight I32 96 4096", "qzeros I32 8 384", "scales F16 8 4096", "g_idx I32 1024"}));
   EXPECT_EQ(tensors_of(R"({"quant_method":"awq","bits":4,"group_size":128})", 4096, 1024),
             (Lines{"qweight I32 1024 512", "qzeros I32 8 512", "scales F16 8 4096"}));
   EXPECT_EQ(

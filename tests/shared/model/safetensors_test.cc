@@ -102,5 +102,11 @@ TEST(Safetensors, ReadsAFileAndNamesItInMistakes) {
   EXPECT_NE(cut.error().message.find(path.string()), std::string::npos);
 }
 
+TEST(Safetensors, AFileThatEndsWithItsHeaderIsRead) {
+  const auto parsed = parse(one(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 0));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(parsed->tensors[0].bytes, 8);
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -62,5 +62,14 @@ TEST(LogFile, ALongLogTakesBoundedMemoryAndLittleTime) {
   }
 }
 
+TEST(LogFile, Utf16IsNamed) {
+  const TempFolder folder;
+  const auto path = folder.path() / "powershell.log";
+  std::ofstream(path) << std::string("\xff\xfe[\0S\0", 6);
+  const auto log = read_foreign_log(path);
+  ASSERT_FALSE(log);
+  EXPECT_NE(log.error().message.find("it is UTF-16"), std::string::npos) << log.error().message;
+}
+
 }  // namespace
 }  // namespace plimsoll

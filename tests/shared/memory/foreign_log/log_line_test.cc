@@ -85,5 +85,14 @@ TEST(LogLine, ColoursAreTakenOut) {
   EXPECT_EQ(without_colours("cut \x1b[3", storage), "cut ");
 }
 
+TEST(LogLine, BracketsOfWhoeverCollectsLogsNameNoRank) {
+  EXPECT_EQ(rank_of_line("Nov 30 12:00:00 host7 sglang[4711]: [2026-02-28 14:03:05 TP3] Init"),
+            "TP3");
+  EXPECT_EQ(rank_of_line("[pod/kimi-0/sglang] [2026-02-28 14:03:05 DP1 TP0] Init"), "DP1 TP0");
+  EXPECT_EQ(rank_of_line("host (node 7) vllm[9]: (Worker_TP1 pid=79) INFO"), "TP1");
+  EXPECT_EQ(rank_of_line("[worker-0] [gpu=2] Load weight begin."), "TP2");
+  EXPECT_EQ(rank_of_line("Nov 30 12:00:00 host7 sglang[4711]: [2026-02-28 14:03:05] Init"), "");
+}
+
 }  // namespace
 }  // namespace plimsoll

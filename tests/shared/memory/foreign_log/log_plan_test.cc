@@ -6,7 +6,10 @@
 
 #include "shared/base/text.h"
 #include "shared/memory/foreign_log/log_file.h"
+#include "shared/memory/machine_source.h"
+#include "shared/memory/memory_plan.h"
 #include "tests/support/plan_cases.h"
+#include "tests/support/plan_golden.h"
 #include "tests/support/test_data.h"
 
 namespace plimsoll {
@@ -98,6 +101,38 @@ TEST(LogPlan, TakesTheExactDeviceItsFreeMemoryAndKvInBytesOfVllm) {
   const std::string notes = join(log_plan_notes(*log), "\n");
   EXPECT_NE(notes.find("also asks that 71.32 GiB (0.9 of the device) are free"), std::string::npos)
       << notes;
+}
+
+// The older engine's account: what is outside PyTorch, and a peak that has the weights in it.
+TEST(LogPlan, ReplaysVllmsAccountToItsTokens) {
+  const ForeignLog log = log_of("vllm-0.6-account.log");  // 23.58 x 0.9: 2.89 GiB, 23,648 tokens
+  const OptionSet set = with_log_options(test_options({}), log, "a.log");
+  const Result<Machine> machine = find_machine(set.values);
+  ASSERT_TRUE(machine) << machine.error().message;
+  const ModelSpec model = *golden_model("llama-8b");
+  OptionSet short_context = set;
+  short_context.values.context_length = 4096;
+  const Result<MemoryPlan> plan = plan_memory(*machine, model, short_context);
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_FALSE(plan->refusal) << plan->refusal->message;
+  EXPECT_NEAR(static_cast<double>(plan->kv.tokens), 23'648, 64);
+  EXPECT_NEAR(static_cast<double>(plan->kv.bytes) / static_cast<double>(kGiB), 2.89, 0.01);
+}
+
+// 16.31 GiB of 39.39 were free, and 0.4 of the device was to be used by all together.
+TEST(LogPlan, ReplaysThatOthersHeldTheMemory) {
+  const ForeignLog log = log_of("vllm-0.6-occupied.log");
+  const auto options = taken("vllm-0.6-occupied.log");
+  EXPECT_NE(options.at("assume").find("workspace=24781961298B"), std::string::npos)
+      << options.at("assume");
+  const OptionSet set = with_log_options(test_options({}), log, "a.log");
+  const Result<Machine> machine = find_machine(set.values);
+  ASSERT_TRUE(machine) << machine.error().message;
+  const Result<MemoryPlan> plan = plan_memory(*machine, *golden_model("llama-8b"), set);
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan->refusal);
+  EXPECT_NE(plan->refusal->message.find("binding: workspace, 23.08 GiB"), std::string::npos)
+      << plan->refusal->message;
 }
 
 TEST(LogPlan, EveryLogThatCanBeReadGivesOptionsThatAreTaken) {

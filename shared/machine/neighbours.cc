@@ -1,4 +1,4 @@
-#include "daemon/neighbours.h"
+#include "shared/machine/neighbours.h"
 
 #include <algorithm>
 #include <charconv>

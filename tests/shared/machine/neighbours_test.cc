@@ -1,4 +1,4 @@
-#include "daemon/neighbours.h"
+#include "shared/machine/neighbours.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
