@@ -90,7 +90,7 @@ class LayoutFinder {
 
   // On devices some numbers of ranks divide a feed-forward that fewer do not.
   bool has_place_for(std::int64_t ranks) const {
-    if (problem_.fit.on_devices) return ranks <= question_.model.heads;
+    if (!problem_.fit.is_ours) return ranks <= question_.model.heads;
     return plan_shards(question_.model, ranks).has_value();
   }
 

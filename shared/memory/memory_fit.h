@@ -57,6 +57,9 @@ struct FitInputs {
   std::vector<RankShape> ranks;  // those that differ
   std::int64_t tp = 1;
   bool on_devices = false;
+  // Workers of ours run it: a step names its KV blocks in their ring, and their kernels cut
+  // feed-forwards in units of their own.
+  bool is_ours = true;
   DeviceSetting setting;
   std::vector<Override> overrides;
 
@@ -98,7 +101,7 @@ Tokens context_wanted(const FitInputs& in);
 // Below which an undecided context is not lowered.
 Tokens context_floor(const FitInputs& in);
 Blocks blocks_of_tokens(Tokens tokens);  // rounded up
-// That the ring between several ranks on CPUs can carry in one step; no bound for others.
+// That the ring between several ranks of ours can carry in one step; no bound for others.
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step);
 // What a rule gives for KV on a rank: may be negative. REQUIRES: not KvRule::demand.
 Bytes kv_bytes_by_rule(const FitInputs& in, const RankShape& rank, const StepShape& step);

@@ -24,10 +24,15 @@ namespace {
 
 constexpr std::int64_t kHostGraphBatch = 8;  // as on the smallest GPUs
 
-// Whether ranks on these devices are workers of ours; others are planned as servers are in general.
+// Whether ranks on these devices are workers of ours, as those on CPUs are; others are planned as
+// servers are in general.
 bool runs_our_kernels(const Machine& machine, const ModelSpec& model) {
   return !machine.devices.empty() && machine.name.empty() &&
          !machine.devices.front().is_simulated && model.can_be_loaded();
+}
+
+bool is_ours(const Machine& machine, const ModelSpec& model) {
+  return machine.devices.empty() || runs_our_kernels(machine, model);
 }
 
 Status check_options(const ModelSpec& model, const Options& options) {
@@ -395,8 +400,7 @@ Status add_device_ranks(const Machine& machine, const ModelSpec& model, const Op
 }
 
 Result<KvType> kv_type_of(const Machine& machine, const ModelSpec& model, const Options& options) {
-  const bool is_ours = machine.devices.empty() || runs_our_kernels(machine, model);
-  if (options.kv_cache_dtype == "auto") return is_ours ? KvType::f16 : KvType::bf16;
+  if (options.kv_cache_dtype == "auto") return is_ours(machine, model) ? KvType::f16 : KvType::bf16;
   const std::optional<KvType> type = kv_type_from_name(options.kv_cache_dtype);
   if (type) return *type;
   return invalid(
@@ -429,12 +433,13 @@ Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
   if (!on_devices) TRY(check_cpu(model, options));
   PlanProblem problem;
   if (on_devices) TRY(check_devices(machine, model, options));
-  problem.shards = on_devices ? TRY(plan_device_shards(model, options.tp, options.ep))
-                              : TRY(plan_shards(model, options.tp));
+  FitInputs& fit = problem.fit;
+  fit.is_ours = is_ours(machine, model);
+  problem.shards = fit.is_ours ? TRY(plan_shards(model, options.tp))
+                               : TRY(plan_device_shards(model, options.tp, options.ep));
   problem.places = place_ranks(machine, options.tp * options.dp, options.threads);
   problem.kv_type = TRY(kv_type_of(machine, model, options));
   problem.kv_copies = kv_copies(model, problem.shards);
-  FitInputs& fit = problem.fit;
   fit.model = &model;
   fit.tp = options.tp;
   fit.context_length = options.context_length;

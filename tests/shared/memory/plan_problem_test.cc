@@ -60,6 +60,27 @@ TEST(PlanProblem, DevicesOfOtherKindsAreCasesOfTheirOwn) {
   EXPECT_EQ(problem->case_of, (std::vector<std::size_t>{0, 1, 0, 1}));
 }
 
+TEST(PlanProblem, OurKernelsHaveUnitsAndARingOnDevicesToo) {
+  LlamaShape shape = smollm2_shape();
+  shape.heads = shape.kv_heads = 8;
+  shape.ffn = 4 * 960;  // in four: 960 columns each, or units of 256
+  const ModelSpec model = make_llama_spec(shape);
+  ASSERT_TRUE(model.can_be_loaded());
+  const OptionSet options = test_options({"--tp=4"});
+  Machine machine = gpus(std::vector<Bytes>(4, 24 * kGiB));
+  const auto ours = make_problem(machine, model, options.values, nullptr);
+  ASSERT_TRUE(ours) << ours.error().message;
+  EXPECT_EQ(ours->shards.ranks, plan_shards(model, 4)->ranks);
+  EXPECT_EQ(ours->shards.ranks[0].ffn.size(), 1024);
+  const StepShape step = step_shape(ours->fit, 4096, 8);
+  EXPECT_LT(step_blocks_max(ours->fit, step), 100'000'000);
+  machine.name = "described";  // by others' servers
+  const auto theirs = make_problem(machine, model, options.values, nullptr);
+  ASSERT_TRUE(theirs) << theirs.error().message;
+  EXPECT_EQ(theirs->shards.ranks[0].ffn.size(), 960);
+  EXPECT_GT(step_blocks_max(theirs->fit, step), 100'000'000);
+}
+
 TEST(PlanProblem, ADraftModelAddsWeightsAndKv) {
   const ModelSpec model = *golden_model("llama-70b");
   const ModelSpec draft = make_llama_spec(smollm2_shape());

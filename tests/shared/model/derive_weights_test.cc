@@ -77,6 +77,8 @@ TEST(DeriveWeights, EveryGroupSizeOfEverySchemeIsTaken) {
          kMatrices / 2 + groups * 2 + groups / 2},
         {R"({"quant_method":"gptq","bits":8,"group_size":)" + size + "}",
          kMatrices + groups * 3 + 32LL * (6 * 4096 + 14'336) * 4},  // g_idx: of each input
+        {R"({"quant_method":"gptq","bits":3,"group_size":)" + size + "}",
+         kMatrices * 3 / 8 + groups * 2 + groups * 3 / 8 + 32LL * (6 * 4096 + 14'336) * 4},
         {ct + R"("group","group_size":)" + size + R"(,"symmetric":false}}}})",
          kMatrices / 2 + groups * 2 + groups / 2},
     };
