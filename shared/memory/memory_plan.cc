@@ -61,7 +61,7 @@ void note_window(const PlanProblem& problem, const Fit& fit, std::vector<std::st
   notes.push_back(fmt::format(
       "{} of {} layers look back {} tokens only; their KV is kept for the whole context all the "
       "same: about {} of {} B a token; a request of {} tokens takes {}, where it would be {} with "
-      "the last {} of those layers alone",
+      "the last {} tokens of those layers alone",
       windowed, model.layers, grouped(model.window), grouped(of_windowed), grouped(token),
       grouped(context), format_bytes(whole), format_bytes(whole - (context - kept) * of_windowed),
       grouped(kept)));

@@ -9,6 +9,8 @@
 #include "shared/base/text.h"
 #include "shared/memory/memory_terms.h"
 #include "shared/memory/window_text.h"
+#include "shared/options/option_table.h"
+#include "shared/options/option_value.h"
 
 namespace plimsoll {
 namespace {
@@ -161,8 +163,9 @@ std::string window_report(const MemoryWindow& window) {
   for (const OptionWindow& option : window.options) {
     if (option.is_empty) continue;
     if (option.option == "device-memory") {
-      ends.push_back(fmt::format("--device-memory from {}", format_bytes(option.low)));
-    } else if (is_two_sided(option)) {
+      ends.push_back(
+          fmt::format("--device-memory from {}", format_exact_bytes(round_up(option.low, kMiB))));
+    } else if (is_two_sided(option) || option.low > find_option(option.option)->min) {
       ends.push_back(fmt::format("--{} {}", option.option, window_range(option)));
     } else {
       ends.push_back(fmt::format("--{} up to {}", option.option, grouped(option.high)));

@@ -104,8 +104,9 @@ void show(const MemoryPlan& plan, const std::optional<CollectiveForecast>& forec
                                plan_outcome_line(earlier[i]));
   }
   if (earlier.size() > kEarlierShown) {
-    console.out << fmt::format("{} earlier launches like it: plimsoll history\n",
-                               earlier.size() - kEarlierShown);
+    const std::size_t more = earlier.size() - kEarlierShown;
+    console.out << fmt::format("{} earlier launch{} like it: plimsoll history\n", more,
+                               more == 1 ? "" : "es");
   }
   console.out << std::flush;
 }
@@ -124,6 +125,9 @@ Result<OptionSet> options_of(const Invocation& call, std::vector<std::string>& n
     options = with_log_options(std::move(options), launch,
                                std::filesystem::path(log->second).filename().string());
     notes = log_plan_notes(launch);
+    for (std::string& note : log_replay_notes(call.options, launch)) {
+      notes.push_back(std::move(note));
+    }
     const bool knows_devices =
         !options.values.machine.empty() || options.origin("devices").source != Source::built_in;
     if (!knows_devices) {

@@ -337,6 +337,8 @@ class Adviser {
                       format_bytes(*c_.log.total - *c_.log.free_at_start)));
     } else {
       why("Free memory changed while it was measured: another process gave some back.");
+      return advise("wait until that process is gone, then start again",
+                    "nothing else has to be changed");
     }
     advise("end what holds the memory (nvidia-smi names its process), then start again",
            "often a worker of an earlier launch");
@@ -359,9 +361,9 @@ class Adviser {
 
   void unfinished() {
     const ForeignRank* rank = c_.log.tightest();
-    why(rank == nullptr || (!rank->weights && !rank->left)
-            ? "The log ends before weights were loaded."
-            : "The log ends before the server was ready, and names no error.");
+    const bool is_loaded = rank != nullptr && (rank->weights || rank->left || c_.log.kv_tokens);
+    why(!is_loaded ? "The log ends before weights were loaded."
+                   : "The log ends before the server was ready, and names no error.");
     if (c_.kv && *c_.kv <= 0) {
       why("By its figures nothing would be left for KV.");
       advise_raise();

@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kPrefixMax = 192;  // where a rank may be named
+constexpr std::size_t kPrefixMax = 512;  // where a rank may be named
 constexpr std::size_t kHeadMax = 96;     // where a process is
 constexpr double kBytesMax = 4e18;
 
@@ -105,6 +105,9 @@ std::string rank_of_line(std::string_view line) {
   const std::string_view head = line.substr(0, kPrefixMax);
   // Words in square brackets are SGLang's: "[2026-02-26 09:12:30 DP0 TP0 EP0]", "[gpu=1]". Whoever
   // collects logs may have put brackets of its own before: "host7 sglang[4711]: ", "[pod/kimi-0] ".
+  // A line that another rank has glued behind a progress bar has its own date: "it/s][2026-...
+  // TP1]".
+  std::string found;
   for (std::size_t open = head.find('['); open != head.npos; open = head.find('[', open + 1)) {
     const std::size_t close = head.find(']', open);
     if (close == head.npos) break;
@@ -116,7 +119,12 @@ std::string rank_of_line(std::string_view line) {
       if (!digits.empty()) return "TP" + digits;
     }
     std::string rank = rank_words(inside, " ");
-    if (!rank.empty()) return rank;
+    if (!rank.empty() && (found.empty() || inside.starts_with("20"))) found = std::move(rank);
+  }
+  if (!found.empty()) return found;
+  // "Rank 3: Load weight end.", of the first versions.
+  if (head.starts_with("Rank ") && head.find(": ") < 10) {
+    if (const auto number = count_behind(head, "Rank ")) return "TP" + std::to_string(*number);
   }
   // "(Worker_TP0_EP0 pid=79)", "(Worker_DP1_TP0 pid=5)", "(EngineCore_DP0 pid=212)".
   const std::size_t close = head.find(" pid=");

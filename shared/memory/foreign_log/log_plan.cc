@@ -12,6 +12,7 @@
 
 #include "shared/base/text.h"
 #include "shared/memory/memory_terms.h"
+#include "shared/options/assumption.h"
 #include "shared/options/option_table.h"
 #include "shared/options/option_value.h"
 
@@ -27,6 +28,7 @@ constexpr std::array<std::string_view, 7> kTaken = {"tp",
                                                     "cuda-graph-max-bs",
                                                     "max-total-tokens"};
 // A card has that much more than what is free on it once a process has begun.
+constexpr double kSameTokens = 0.02;
 constexpr Bytes kTakenAtStart = 2 * kGiB;
 
 bool is_number(std::string_view text) {
@@ -80,6 +82,34 @@ std::optional<Bytes> free_by_share(const ForeignLog& log) {
   return share;
 }
 
+// vLLM's: all that its share holds beside weights, graphs and KV; what the log does not say follows
+// from what it says was left.
+std::optional<Bytes> buffers_of(const ForeignLog& log) {
+  const ForeignRank* rank = log.tightest();
+  const std::optional<Bytes> kv = log.kv_rule();
+  if (log.total && log.fraction && rank != nullptr && rank->weights && kv) {
+    const auto share =
+        static_cast<Bytes>(std::ceil(static_cast<double>(*log.total) * *log.fraction));
+    const Bytes beside = share - *rank->weights - log.graphs_estimate.value_or(0) - *kv;
+    if (beside >= 0) return beside;
+  }
+  if (!log.activation) return std::nullopt;
+  return *log.activation + log.other_use.value_or(0);
+}
+
+// Of a request of the full context, where the log says how many such there is room for: tokens of
+// layers that look back a window count for less the longer it is.
+std::optional<double> kv_token_of(const ForeignLog& log) {
+  const std::optional<Bytes> kv = log.kv_rule();
+  const double tokens = log.concurrency.value_or(0) * static_cast<double>(log.context.value_or(0));
+  const bool is_known = log.server == ForeignServer::vllm && kv && *kv > 0 && tokens >= 1;
+  // It is said in two digits, so where both are the same the count is nearer.
+  const double counted_tokens = static_cast<double>(log.kv_tokens.value_or(0));
+  if (is_known && std::abs(tokens / std::max(counted_tokens, 1.0) - 1) > kSameTokens)
+    return static_cast<double>(*kv) / tokens;
+  return log.kv_bytes_per_token();
+}
+
 std::string assumptions_of(const ForeignLog& log) {
   Assumptions assumed;
   const ForeignRank* rank = log.tightest();
@@ -94,11 +124,12 @@ std::string assumptions_of(const ForeignLog& log) {
     assumed.add("total", log.total);
     assumed.add("free", log.free_at_start ? log.free_at_start : free_by_share(log));
     if (rank != nullptr) assumed.add("weights", rank->weights);
-    if (log.activation) {
-      // The trial step has all buffers of a step; what that version does not count is not in its
-      // share.
-      assumed.add("activations", log.activation);
-      assumed.add("workspace", log.other_use.value_or(0));  // outside PyTorch
+    const std::optional<Bytes> buffers = buffers_of(log);
+    if (buffers) {
+      // The trial step has all buffers of a step; the rest is outside PyTorch.
+      const Bytes step = log.activation.value_or(*buffers);
+      assumed.add("activations", step);
+      assumed.add("workspace", std::max<Bytes>(0, *buffers - step));
       assumed.add("tables", 0);
       assumed.add("logits", 0);
       assumed.add("graphs", log.graphs_estimate.value_or(0));
@@ -106,7 +137,7 @@ std::string assumptions_of(const ForeignLog& log) {
       assumed.add("graphs", log.graphs_estimate);
     }
   }
-  if (const std::optional<double> token = log.kv_bytes_per_token()) {
+  if (const std::optional<double> token = kv_token_of(log)) {
     assumed.add("kv-token", static_cast<Bytes>(*token + 0.5));
   }
   return assumed.text();
@@ -188,11 +219,81 @@ std::vector<std::string> log_plan_notes(const ForeignLog& log) {
   return notes;
 }
 
+namespace {
+
+constexpr std::array<std::string_view, 3> kSizeKv = {"kv-cache-bytes", "mem-fraction-static",
+                                                     "gpu-memory-utilization"};
+// Of the device; all else is of a rank as that launch had divided the model.
+constexpr std::array<std::string_view, 2> kOfDevice = {"free", "total"};
+
+bool is_given(const OptionSet& options, std::string_view name) {
+  return options.origin(name).source != Source::built_in;
+}
+
+bool differs(const OptionSet& given, const ForeignLog& log, std::string_view name,
+             std::int64_t value) {
+  return is_given(given, name) && value != count_of(log, name);
+}
+
+bool is_divided_otherwise(const OptionSet& given, const ForeignLog& log) {
+  return differs(given, log, "tp", given.values.tp) || differs(given, log, "ep", given.values.ep);
+}
+
+bool has_other_kv(const OptionSet& given, const ForeignLog& log) {
+  if (!is_given(given, "kv-cache-dtype")) return false;
+  const ForeignArg* arg = log.arg("kv-cache-dtype");
+  const auto theirs = arg == nullptr ? std::nullopt : kv_type_of(arg->value);
+  return given.values.kv_cache_dtype != theirs.value_or("auto");
+}
+
+// Term by term: what is assumed by hand, then what the log measured and nothing speaks against.
+std::string merged_assumptions(const OptionSet& given, const ForeignLog& log,
+                               const std::string& said) {
+  const auto by_hand = parse_assumptions(given.values.assume);
+  const auto of_log = parse_assumptions(said);
+  if (!by_hand || !of_log) return given.values.assume;
+  std::vector<std::string> terms;
+  for (const Assumption& one : *of_log) {
+    const bool is_of_device = std::ranges::find(kOfDevice, one.term) != kOfDevice.end();
+    const bool is_overruled =
+        std::ranges::any_of(*by_hand, [&](const Assumption& a) { return a.term == one.term; }) ||
+        (is_of_device && !given.values.machine.empty()) ||
+        (!is_of_device && is_divided_otherwise(given, log)) ||
+        (one.term == "kv-token" && has_other_kv(given, log));
+    if (!is_overruled) terms.push_back(fmt::format("{}={}B", one.term, one.bytes));
+  }
+  for (const Assumption& one : *by_hand)
+    terms.push_back(fmt::format("{}={}B", one.term, one.bytes));
+  return join(terms, ",");
+}
+
+}  // namespace
+
+std::vector<std::string> log_replay_notes(const OptionSet& given, const ForeignLog& log) {
+  std::vector<std::string> notes;
+  if (is_divided_otherwise(given, log)) {
+    notes.emplace_back(
+        "the log's model is divided otherwise: what its ranks measured is not taken, only what was "
+        "free on its devices");
+  } else if (has_other_kv(given, log)) {
+    notes.emplace_back("the log's KV has another type: its bytes a token are not taken");
+  }
+  return notes;
+}
+
 OptionSet with_log_options(OptionSet options, const ForeignLog& log, const std::string& label) {
+  const OptionSet given = options;
   const bool has_machine = !options.values.machine.empty();
-  for (const LogOption& said : options_of_log(log)) {
+  const bool sizes_kv =
+      std::ranges::any_of(kSizeKv, [&](std::string_view name) { return is_given(given, name); });
+  for (LogOption& said : options_of_log(log)) {
     const OptionRow* row = find_option(said.name);
-    if (row == nullptr || options.origin(row->name).source != Source::built_in) continue;
+    if (said.name == "assume") {
+      said.value = merged_assumptions(given, log, said.value);
+    } else if (row == nullptr || is_given(given, row->name)) {
+      continue;
+    }
+    if (sizes_kv && std::ranges::find(kSizeKv, said.name) != kSizeKv.end()) continue;
     const bool is_device = said.name == "devices";
     Options changed = options.values;
     if (!set_option(changed, *row, is_device && has_machine ? "simulated" : said.value)) continue;

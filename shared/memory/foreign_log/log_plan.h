@@ -28,4 +28,8 @@ std::vector<std::string> log_plan_notes(const ForeignLog& log);
 // no option of ours takes is left out.
 OptionSet with_log_options(OptionSet options, const ForeignLog& log, const std::string& label);
 
+// What of the log is not taken, since an option says otherwise. `given`: before the log's were
+// added.
+std::vector<std::string> log_replay_notes(const OptionSet& given, const ForeignLog& log);
+
 }  // namespace plimsoll

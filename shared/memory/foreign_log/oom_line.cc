@@ -76,9 +76,15 @@ Bytes OomLine::held_by_others(const OomProcess& self) const {
 }
 
 bool is_oom_line(std::string_view text) {
+  // Of cuBLAS, of the driver, and of whoever passes their codes on.
+  const bool is_code = has(text, "CUBLAS_STATUS_ALLOC_FAILED") ||
+                       has(text, "cudaErrorMemoryAllocation") ||
+                       (has(text, "CUresult error") && has(text, "result=2 "));
+  if (is_code) return true;
   return has(text, "out of memory") &&
-         (has(text, "Tried to allocate") || has(text, "CUDA") || has(text, "HIP") ||
-          has(text, "NPU") || has(text, "XPU") || has(text, "OutOfMemoryError"));
+         (has(text, "Tried to allocate") || has(text, "CUDA") || has(text, "Cuda failure") ||
+          has(text, "HIP") || has(text, "NPU") || has(text, "XPU") ||
+          has(text, "OutOfMemoryError"));
 }
 
 std::optional<OomLine> parse_oom_line(std::string_view text) {

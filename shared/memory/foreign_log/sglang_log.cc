@@ -149,6 +149,14 @@ bool read_capture(LaunchState& state, const LogLine& line) {
 }
 
 bool read_sizes(LaunchState& state, const LogLine& line) {
+  if (const auto tokens = count_behind(line.text, "max_total_num_token=")) {  // of 0.1
+    ForeignLog& log = state.log();
+    log.kv_tokens = std::min(log.kv_tokens.value_or(*tokens), *tokens);
+    if (const auto context = count_behind(line.text, "context_len=")) log.context = context;
+    state.rank(line.rank).kv_tokens = tokens;
+    state.phase(line.rank) = std::max(state.phase(line.rank), RankPhase::sized);
+    return true;
+  }
   const std::size_t at = line.text.find("max_total_num_tokens=");
   if (at == line.text.npos || !has(line.text, "max_running_requests=")) return false;
   ForeignLog& log = state.log();

@@ -46,7 +46,7 @@ TEST(MemoryReport, TheWindowIsOneLine) {
                     {.option = "kv-cache-bytes", .is_empty = true},
                     {.option = "context-length", .low = 32, .high = 8192}};
   EXPECT_EQ(window_report(window),
-            "--mem-fraction-static 0.772 to 0.934; --device-memory from 100.0 MiB; "
+            "--mem-fraction-static 0.772 to 0.934; --device-memory from 100MiB; "
             "--context-length up to 8,192");
 }
 
@@ -70,6 +70,14 @@ TEST(MemoryReport, ExplainsATermWithItsNumbers) {
       explain_term_json(*plan, Term::graphs).find("ranks")->as_array()[0].find("trust")->is_null());
   EXPECT_EQ(term_from_name("ep-buffer"), Term::ep_buffer);
   EXPECT_EQ(term_from_name("vibes"), std::nullopt);
+}
+
+TEST(MemoryReport, AWindowThatDoesNotBeginWhereItsOptionDoesHasBothEnds) {
+  MemoryWindow window;
+  window.options = {{.option = "tp", .low = 8, .high = 8},
+                    {.option = "dp", .low = 1, .high = 4},
+                    {.option = "device-memory", .low = 144 * kMiB + 1, .high = kGiB}};
+  EXPECT_EQ(window_report(window), "--tp 8; --dp up to 4; --device-memory from 145MiB");
 }
 
 }  // namespace

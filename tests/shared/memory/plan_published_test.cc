@@ -33,7 +33,8 @@ void try_published(Chance& chance) {
   const ModelSpec model = *spec_of_config(*json.find("config"), "published");
   const std::int64_t tp = std::int64_t{1} << chance.pick(4);
   std::vector<std::string> flags = {"--tp=" + std::to_string(tp)};
-  if (chance.pick(3) == 0) flags.push_back("--dp=" + std::to_string(1 + chance.pick(2)));
+  const std::string rule = rule_of(chance);  // or one replica
+  if (chance.pick(3) == 0 && rule != "--dp=1") flags.emplace_back("--dp=2");
   if (chance.pick(3) == 0) flags.push_back("--ep=" + std::to_string(tp));
   if (chance.pick(3) == 0)
     flags.push_back("--context-length=" + std::to_string(500 + chance.pick(30'000)));
@@ -45,7 +46,6 @@ void try_published(Chance& chance) {
     flags.push_back("--cuda-graph-max-bs=" + std::to_string(chance.pick(513)));
   if (chance.pick(4) == 0) flags.emplace_back("--kv-cache-dtype=int8");
   if (chance.pick(2) == 0) flags.push_back("--assume=weights=" + gib(chance.between(4, 60)));
-  const std::string rule = rule_of(chance);
   std::string words = machine_file.stem().string() + " " + model_file.stem().string() + " " + rule;
   for (const std::string& flag : flags) words += " " + flag;
   SCOPED_TRACE(words);

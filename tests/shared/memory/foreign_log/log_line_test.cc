@@ -94,5 +94,15 @@ TEST(LogLine, BracketsOfWhoeverCollectsLogsNameNoRank) {
   EXPECT_EQ(rank_of_line("Nov 30 12:00:00 host7 sglang[4711]: [2026-02-28 14:03:05] Init"), "");
 }
 
+TEST(LogLine, ARankGluedBehindAProgressBarSpeaksForItself) {
+  EXPECT_EQ(
+      rank_of_line("[2026-06-08 07:21:04 TP0] Capturing batches (bs=10):   0%| | 0/5 [00:00<?, "
+                   "?it/s][2026-06-08 07:21:05 TP1] Capture cuda graph end"),
+      "TP1");
+  EXPECT_EQ(rank_of_line("Loading shards: 66/66 [00:15<00:00, 4.09it/s](Worker_TP1 pid=79) INFO"),
+            "TP1");
+  EXPECT_EQ(rank_of_line("Rank 3: Load weight end."), "TP3");
+}
+
 }  // namespace
 }  // namespace plimsoll

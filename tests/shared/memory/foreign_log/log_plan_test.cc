@@ -8,6 +8,7 @@
 #include "shared/memory/foreign_log/log_file.h"
 #include "shared/memory/machine_source.h"
 #include "shared/memory/memory_plan.h"
+#include "shared/options/assumption.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_golden.h"
 #include "tests/support/test_data.h"
@@ -123,8 +124,7 @@ TEST(LogPlan, ReplaysVllmsAccountToItsTokens) {
 TEST(LogPlan, ReplaysThatOthersHeldTheMemory) {
   const ForeignLog log = log_of("vllm-0.6-occupied.log");
   const auto options = taken("vllm-0.6-occupied.log");
-  EXPECT_NE(options.at("assume").find("workspace=24781961298B"), std::string::npos)
-      << options.at("assume");
+  EXPECT_NE(options.at("assume").find("workspace=247"), std::string::npos) << options.at("assume");
   const OptionSet set = with_log_options(test_options({}), log, "a.log");
   const Result<Machine> machine = find_machine(set.values);
   ASSERT_TRUE(machine) << machine.error().message;
@@ -146,6 +146,73 @@ TEST(LogPlan, EveryLogThatCanBeReadGivesOptionsThatAreTaken) {
           << entry.path() << ": " << option.name << " = " << option.value;
     }
   }
+}
+
+std::map<std::string, Bytes> assumed_with(const std::string& name, std::vector<std::string> flags) {
+  const OptionSet set = with_log_options(test_options(std::move(flags)), log_of(name), "a.log");
+  std::map<std::string, Bytes> terms;
+  const auto assumed = parse_assumptions(set.values.assume);
+  EXPECT_TRUE(assumed);
+  for (const Assumption& one : *assumed) terms[one.term] = one.bytes;
+  return terms;
+}
+
+TEST(LogPlan, AnAssumptionByHandReplacesItsTermAlone) {
+  const auto terms = assumed_with("sglang-working.log", {"--assume=graphs=1GiB"});
+  EXPECT_EQ(terms.at("graphs"), kGiB);
+  EXPECT_EQ(terms.at("free"), 94 * kGiB);
+  EXPECT_TRUE(terms.contains("weights"));
+  EXPECT_EQ(assumed_with("sglang-working.log", {"--assume=free=80GiB"}).at("free"), 80 * kGiB);
+}
+
+TEST(LogPlan, WhatRanksMeasuredIsNotTakenForAnotherLayout) {
+  const auto halved = assumed_with("sglang-working.log", {"--tp=4"});
+  EXPECT_FALSE(halved.contains("weights"));
+  EXPECT_TRUE(halved.contains("free"));
+  EXPECT_TRUE(assumed_with("sglang-working.log", {"--tp=8"}).contains("weights"));
+  EXPECT_FALSE(assumed_with("sglang-working.log", {"--kv-cache-dtype=fp8"}).contains("kv-token"));
+  EXPECT_FALSE(assumed_with("sglang-working.log", {"--machine=m.json"}).contains("free"));
+  const ForeignLog log = log_of("sglang-working.log");
+  EXPECT_EQ(log_replay_notes(test_options({"--tp=4"}), log).size(), 1U);
+  EXPECT_TRUE(log_replay_notes(test_options({}), log).empty());
+}
+
+// Gemma's layers with a window: 46,784 tokens by vLLM's account, and 2.13 requests of 131,072.
+TEST(LogPlan, ARequestTakesWhatTheLogSaysThatItTakes) {
+  const Bytes token = assumed_with("vllm-0.19-windows.log", {}).at("kv-token");
+  EXPECT_NEAR(static_cast<double>(token), 9.61 * static_cast<double>(kGiB) / (2.13 * 131'072), 2);
+}
+
+TEST(LogPlan, AnotherRuleForKvReplacesTheLogs) {
+  const OptionSet set = with_log_options(test_options({"--gpu-memory-utilization=0.9"}),
+                                         log_of("sglang-working.log"), "a.log");
+  EXPECT_FALSE(set.values.mem_fraction_static);
+}
+
+// vLLM's logs say how much was left, and not always why.
+TEST(LogPlan, EveryVllmLogThatSaysItsKvIsReplayedToIt) {
+  int replayed = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_path("logs"))) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".log" || !name.starts_with("vllm")) continue;
+    const ForeignLog log = log_of(name);
+    const ForeignRank* rank = log.tightest();
+    if (!log.total || !log.fraction || rank == nullptr || !rank->weights) continue;
+    if (log.kv_rule().value_or(0) <= 0 || log.arg("kv-cache-bytes") != nullptr) continue;
+    OptionSet set = with_log_options(test_options({}), log, "a.log");
+    set.values.tp = set.values.dp = 1;
+    set.values.context_length.reset();
+    set.values.max_total_tokens.reset();
+    const Result<Machine> machine = find_machine(set.values);
+    ASSERT_TRUE(machine) << name;
+    const Result<MemoryPlan> plan = plan_memory(*machine, *golden_model("llama-8b"), set);
+    ASSERT_TRUE(plan) << name << plan.error().message;
+    EXPECT_NEAR(static_cast<double>(plan->kv.bytes), static_cast<double>(*log.kv_rule()),
+                static_cast<double>(32 * kMiB))
+        << name << (plan->refusal ? plan->refusal->message : "");
+    ++replayed;
+  }
+  EXPECT_GE(replayed, 3);
 }
 
 }  // namespace

@@ -121,5 +121,15 @@ TEST(OomLine, OtherLinesAreNone) {
   EXPECT_FALSE(parse_oom_line(""));
 }
 
+TEST(OomLine, CodesOfLibrariesAreMemoryToo) {
+  EXPECT_TRUE(parse_oom_line("NCCL WARN Cuda failure 2 'out of memory'"));
+  EXPECT_TRUE(
+      parse_oom_line("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling "
+                     "`cublasCreate(handle)`"));
+  EXPECT_TRUE(parse_oom_line("cudaErrorMemoryAllocation: out of memory"));
+  EXPECT_TRUE(parse_oom_line("CUresult error  result=2 func=cu_mem_create"));
+  EXPECT_FALSE(parse_oom_line("CUresult error  result=201 func=cu_mem_create"));
+}
+
 }  // namespace
 }  // namespace plimsoll
