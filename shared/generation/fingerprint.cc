@@ -204,7 +204,8 @@ std::vector<Setting> read_fingerprint(const FingerprintSources& sources) {
     const Device& device = machine.devices[i];
     add(fmt::format("devices {}", i),
         fmt::format("{}, {}, NUMA node {}{}", device.name, format_bytes(device.memory_total),
-                    device.numa_node, device.uuid.empty() ? "" : ", " + device.uuid));
+                    device.numa_node,
+                    device.uuid.empty() || device.is_simulated ? "" : ", " + device.uuid));
   }
   add("driver", driver_version(sources.root));
   add("cuda", library_version("libcudart.so", sources.variables, sources.root));
