@@ -75,6 +75,7 @@ struct Tensors {
     runtime.copy_in(sums, partial.data(), partial.size() * sizeof(double));
     auto* to = reinterpret_cast<float*>(place(count * 4));
     runtime.copy_in(to, sum.data(), sum.size() * sizeof(float));
+    EXPECT_TRUE(runtime.synchronize());  // the copies read from here
     sums_of = sums_view(sums, rows, kCols);
     added_to = f32_view(to, rows, kCols);
   }
