@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -123,6 +124,17 @@ std::optional<double> ForeignLog::kv_bytes_per_token() const {
   const std::optional<Tokens> tokens = rank->kv_tokens ? rank->kv_tokens : kv_tokens;
   if (!tokens || *tokens <= 0) return {};
   return static_cast<double>(*rank->kv) / static_cast<double>(*tokens);
+}
+
+Bytes ForeignLog::beside_kv() const {
+  const ForeignRank* rank = tightest();
+  return rank == nullptr ? 0 : rank->state.value_or(0) + rank->reserved.value_or(0);
+}
+
+bool ForeignLog::has_kv_in_bytes() const {
+  const ForeignArg* bytes = arg("kv-cache-bytes");
+  return bytes != nullptr && !bytes->value.empty() &&
+         std::ranges::all_of(bytes->value, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 struct ForeignLogReader::State {

@@ -78,6 +78,8 @@ struct ForeignLog {
   bool is_fraction_inferred = false;  // from what it left for KV: nothing names it
   std::optional<Bytes> total;         // of the device
   std::optional<Bytes> free_at_start;
+  // vLLM up to 0.6: what other processes hold is taken from its share, not from the rest.
+  bool counts_others = false;
   std::optional<Bytes> budget;      // vLLM: total x utilization
   std::optional<Bytes> other_use;   // vLLM: outside PyTorch
   std::optional<Bytes> activation;  // vLLM: peak of the trial step
@@ -108,6 +110,9 @@ struct ForeignLog {
   // KV bytes by the server's own rule, of the tightest rank; below zero where nothing is left.
   std::optional<Bytes> kv_rule() const;
   std::optional<double> kv_bytes_per_token() const;
+  // What goes from KV's share before KV does, of the tightest rank: states, and what is reserved.
+  Bytes beside_kv() const;
+  bool has_kv_in_bytes() const;  // vLLM: given as such, beside any share of the device
 };
 inline constexpr std::size_t kEndLineMax = 400;
 inline constexpr std::size_t kLogLineMax = 1 << 20;  // of a longer line the rest is not looked at

@@ -153,7 +153,8 @@ class Adviser {
     advise_automatic();
     if (!c_.is_sglang()) {
       const Bytes others = c_.log.total.value_or(0) - c_.log.free_at_start.value_or(0);
-      if (c_.log.total && c_.log.free_at_start && others > *c_.log.total / 8) {
+      if (c_.log.counts_others && c_.log.total && c_.log.free_at_start &&
+          others > *c_.log.total / 8) {
         why(
             fmt::format("{} of the {} were in use before it loaded anything, and count as its own: "
                         "end the processes that hold them (nvidia-smi names them).",
@@ -193,6 +194,8 @@ class Adviser {
         why(fmt::format("Raising {} does not help: it would have to be {:.3f}.", c_.flag,
                         *out_.window.one_request));
       }
+    } else if (c_.log.has_kv_in_bytes()) {
+      advise("raise --kv-cache-memory-bytes", "KV is what it gives, whatever the share");
     } else {
       advise(fmt::format("raise {}", c_.flag),
              c_.kv && c_.log.kv_needed

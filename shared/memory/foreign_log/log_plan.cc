@@ -87,7 +87,8 @@ std::optional<Bytes> free_by_share(const ForeignLog& log) {
 std::optional<Bytes> buffers_of(const ForeignLog& log) {
   const ForeignRank* rank = log.tightest();
   const std::optional<Bytes> kv = log.kv_rule();
-  if (log.total && log.fraction && rank != nullptr && rank->weights && kv) {
+  const bool is_by_share = !log.has_kv_in_bytes();
+  if (is_by_share && log.total && log.fraction && rank != nullptr && rank->weights && kv) {
     const auto share =
         static_cast<Bytes>(std::ceil(static_cast<double>(*log.total) * *log.fraction));
     const Bytes beside = share - *rank->weights - log.graphs_estimate.value_or(0) - *kv;
@@ -116,9 +117,10 @@ std::string assumptions_of(const ForeignLog& log) {
   const bool has_both = rank != nullptr && rank->base && rank->left;
   if (log.server == ForeignServer::sglang) {
     if (rank != nullptr) assumed.add("free", rank->base);
-    // What is gone once they are loaded, a draft's included.
+    // What is gone before KV is taken: a draft's weights and the states of layers included.
     if (rank != nullptr) {
-      assumed.add("weights", has_both ? std::optional(*rank->base - *rank->left) : rank->weights);
+      assumed.add("weights", has_both ? std::optional(*rank->base - *rank->left + log.beside_kv())
+                                      : rank->weights);
     }
   } else {
     assumed.add("total", log.total);
@@ -132,7 +134,9 @@ std::string assumptions_of(const ForeignLog& log) {
       assumed.add("workspace", std::max<Bytes>(0, *buffers - step));
       assumed.add("tables", 0);
       assumed.add("logits", 0);
-      assumed.add("graphs", log.graphs_estimate.value_or(0));
+      // Taken after KV, so of the share only as estimated; beside KV in bytes all of them.
+      const bool is_beside = log.has_kv_in_bytes() && rank != nullptr && rank->graphs;
+      assumed.add("graphs", is_beside ? rank->graphs : log.graphs_estimate.value_or(0));
     } else {
       assumed.add("graphs", log.graphs_estimate);
     }
@@ -160,9 +164,8 @@ std::vector<LogOption> options_of_log(const ForeignLog& log) {
     if (name == "dp" && has_dp_attention(log)) continue;  // it divides the tp ranks
     options.push_back({std::string(name), arg->value});
   }
-  const ForeignArg* kv_bytes = log.arg("kv-cache-bytes");
-  if (kv_bytes != nullptr && is_number(kv_bytes->value)) {
-    options.push_back({"kv-cache-bytes", kv_bytes->value + "B"});
+  if (log.has_kv_in_bytes()) {
+    options.push_back({"kv-cache-bytes", log.arg("kv-cache-bytes")->value + "B"});
   }
   if (log.fraction) {
     const char* name =
@@ -205,9 +208,7 @@ std::vector<std::string> log_plan_notes(const ForeignLog& log) {
         "--ep {} for those of DeepEP",
         count_of(log, "ep"), count_of(log, "ep")));
   }
-  const ForeignArg* kv_bytes = log.arg("kv-cache-bytes");
-  const bool by_bytes = kv_bytes != nullptr && is_number(kv_bytes->value);
-  if (by_bytes && log.total && log.free_at_start && log.fraction) {
+  if (log.has_kv_in_bytes() && log.total && log.free_at_start && log.fraction) {
     const auto asked = static_cast<Bytes>(static_cast<double>(*log.total) * *log.fraction);
     if (asked > *log.free_at_start) {
       notes.push_back(fmt::format(
@@ -235,6 +236,10 @@ bool differs(const OptionSet& given, const ForeignLog& log, std::string_view nam
   return is_given(given, name) && value != count_of(log, name);
 }
 
+bool has_own_devices(const OptionSet& given) {
+  return !given.values.machine.empty() || is_given(given, "devices");
+}
+
 bool is_divided_otherwise(const OptionSet& given, const ForeignLog& log) {
   return differs(given, log, "tp", given.values.tp) || differs(given, log, "ep", given.values.ep);
 }
@@ -257,7 +262,7 @@ std::string merged_assumptions(const OptionSet& given, const ForeignLog& log,
     const bool is_of_device = std::ranges::find(kOfDevice, one.term) != kOfDevice.end();
     const bool is_overruled =
         std::ranges::any_of(*by_hand, [&](const Assumption& a) { return a.term == one.term; }) ||
-        (is_of_device && !given.values.machine.empty()) ||
+        (is_of_device && has_own_devices(given)) ||
         (!is_of_device && is_divided_otherwise(given, log)) ||
         (one.term == "kv-token" && has_other_kv(given, log));
     if (!is_overruled) terms.push_back(fmt::format("{}={}B", one.term, one.bytes));
@@ -271,10 +276,15 @@ std::string merged_assumptions(const OptionSet& given, const ForeignLog& log,
 
 std::vector<std::string> log_replay_notes(const OptionSet& given, const ForeignLog& log) {
   std::vector<std::string> notes;
+  const std::vector<LogOption> said = options_of_log(log);
+  const bool knows_devices =
+      std::ranges::any_of(said, [](const LogOption& one) { return one.name == "devices"; });
+  if (has_own_devices(given) && knows_devices) {
+    notes.emplace_back("devices are given: what was free on the log's is not taken");
+  }
   if (is_divided_otherwise(given, log)) {
     notes.emplace_back(
-        "the log's model is divided otherwise: what its ranks measured is not taken, only what was "
-        "free on its devices");
+        "the log's model is divided otherwise: what its ranks measured is not taken");
   } else if (has_other_kv(given, log)) {
     notes.emplace_back("the log's KV has another type: its bytes a token are not taken");
   }

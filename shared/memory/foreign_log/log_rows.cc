@@ -56,7 +56,7 @@ class Rows {
     minus("trial step", log_.activation);
     minus("graphs, estimated", log_.graphs_estimate);
     unlogged();
-    row("left for KV", figures_.kv,
+    row(log_.has_kv_in_bytes() ? "KV, as given" : "left for KV", figures_.kv,
         log_.kv_tokens && *log_.kv_tokens > 0 ? counted(*log_.kv_tokens, "token") : "");
     row("graphs", figures_.graphs);
     row("one request needs", log_.kv_needed, log_.context ? counted(*log_.context, "token") : "");
@@ -72,7 +72,7 @@ class Rows {
   }
   // The newer engine says what is left and not all that it took off.
   void unlogged() {
-    if (log_.activation || !figures_.kv) return;
+    if (log_.activation || !figures_.kv || log_.has_kv_in_bytes()) return;
     const auto budget = std::ranges::find(rows_, "budget", &LogRow::name);
     if (budget == rows_.end()) return;
     Bytes left = 0;

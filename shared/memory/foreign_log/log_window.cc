@@ -7,16 +7,10 @@
 namespace plimsoll {
 namespace {
 
-// What goes from KV's share before KV does.
-Bytes beside_kv(const LogCase& c) {
-  const ForeignRank* rank = c.log.tightest();
-  return rank == nullptr ? 0 : rank->state.value_or(0) + rank->reserved.value_or(0);
-}
-
 FractionWindow sglang_window(const LogCase& c) {
   FractionWindow window;
   if (!c.base || !c.left) return window;
-  const Bytes beside = beside_kv(c);
+  const Bytes beside = c.log.beside_kv();
   window.any_kv = sglang_fraction_for(*c.base, *c.left, beside + 1);
   if (const auto needed = c.one_request()) {
     window.one_request = sglang_fraction_for(*c.base, *c.left, beside + *needed);
@@ -31,9 +25,10 @@ FractionWindow sglang_window(const LogCase& c) {
 FractionWindow vllm_window(const LogCase& c) {
   FractionWindow window;
   const std::optional<Bytes> total = c.log.total;
-  if (total && c.log.free_at_start && *total > 0) {
+  if (total && c.log.free_at_start && *total > 0 && !c.log.counts_others) {
     window.most = floor3(ratio(*c.log.free_at_start, *total));
   }
+  if (c.log.has_kv_in_bytes()) return window;  // KV is not of the share
   if (!total || !c.log.fraction || !c.kv || *total <= 0) return window;
   window.any_kv = ceil3(*c.log.fraction - ratio(*c.kv - 1, *total));
   if (const auto needed = c.one_request()) {

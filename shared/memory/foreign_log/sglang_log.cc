@@ -104,7 +104,12 @@ bool read_kv(LaunchState& state, const LogLine& line) {
   if (has(line.text, "Mamba Cache is allocated")) {
     const auto conv = bytes_behind(line.text, "conv_state size:");
     const auto ssm = bytes_behind(line.text, "ssm_state size:");
-    if (conv && ssm) state.rank(line.rank).state = *conv + *ssm;
+    if (conv && ssm) {
+      // With a draft model also those between its tokens.
+      state.rank(line.rank).state =
+          *conv + *ssm + bytes_behind(line.text, "intermediate_ssm_state_cache size:").value_or(0) +
+          bytes_behind(line.text, "intermediate_conv_window_cache size:").value_or(0);
+    }
     return true;
   }
   if (!has(line.text, "Memory pool end")) return false;

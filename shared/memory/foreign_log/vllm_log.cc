@@ -107,6 +107,7 @@ bool read_profile(LaunchState& state, const LogLine& line) {
     found = true;
   }
   const auto in_use = bytes_behind(line.text, "initial_memory_usage=");  // once they are loaded
+  if (in_use) log.counts_others = true;
   if (in_use && log.total && !log.free_at_start) {
     const Bytes others = *in_use - state.rank(line.rank).weights.value_or(0);
     log.free_at_start = *log.total - std::max<Bytes>(0, others);

@@ -65,6 +65,10 @@ TEST(LogExplain, UtilizationCannotGoBeyondWhatWasFree) {
   EXPECT_EQ(explanation.window.any_kv, 0.551);
   EXPECT_EQ(explanation.window.most, 0.52);
   EXPECT_NE(report(log).find("raising it alone does not help"), std::string::npos) << report(log);
+  EXPECT_EQ(report(log).find("count as its own"), std::string::npos) << "it measures its own";
+  log.counts_others = true;
+  EXPECT_NE(report(log).find("count as its own"), std::string::npos) << report(log);
+  EXPECT_EQ(report(log).find("raising it alone does not help"), std::string::npos);
 }
 
 }  // namespace

@@ -148,13 +148,57 @@ TEST(LogPlan, EveryLogThatCanBeReadGivesOptionsThatAreTaken) {
   }
 }
 
-std::map<std::string, Bytes> assumed_with(const std::string& name, std::vector<std::string> flags) {
-  const OptionSet set = with_log_options(test_options(std::move(flags)), log_of(name), "a.log");
+std::map<std::string, Bytes> assumed_of(const ForeignLog& log, std::vector<std::string> flags) {
+  const OptionSet set = with_log_options(test_options(std::move(flags)), log, "a.log");
   std::map<std::string, Bytes> terms;
   const auto assumed = parse_assumptions(set.values.assume);
   EXPECT_TRUE(assumed);
   for (const Assumption& one : *assumed) terms[one.term] = one.bytes;
   return terms;
+}
+
+std::map<std::string, Bytes> assumed_with(const std::string& name, std::vector<std::string> flags) {
+  return assumed_of(log_of(name), std::move(flags));
+}
+
+// KV in bytes: what was left of the share is nobody's.
+constexpr std::string_view kKvInBytes =
+    "INFO [api_server.py:1839] vLLM API server version 0.15.1\n"
+    "INFO [utils.py:233] non-default args: {'model': 'm', 'max_model_len': 8192, "
+    "'gpu_memory_utilization': 0.9, 'kv_cache_memory_bytes': 4294967296}\n"
+    "INFO [gpu_model_runner.py:4115] Model loading took 14.99 GiB memory and 44.112 seconds\n"
+    "INFO [kv_cache_utils.py:1307] GPU KV cache size: 32,768 tokens\n"
+    "INFO [gpu_worker.py:420] Free memory on device (78.70/79.25 GiB) on startup. Desired GPU "
+    "memory utilization is (0.9, 71.32 GiB). Actual usage is 14.99 GiB for weight, 1.20 GiB for "
+    "peak activation, 0.10 GiB for non-torch memory, and 0.68 GiB for CUDAGraph memory. Replace "
+    "gpu_memory_utilization config with `--kv-cache-memory=58000000000` (54.02 GiB) to fit into "
+    "requested memory, or `--kv-cache-memory=66000000000` (61.47 GiB) to fully utilize gpu "
+    "memory. Current kv cache memory in use is 4.00 GiB.\n"
+    "INFO:     Application startup complete.\n";
+
+TEST(LogPlan, KvInBytesIsBesideTheShareOfWhichNothingIsBuffers) {
+  const auto log = parse_foreign_log(kKvInBytes);
+  ASSERT_TRUE(log) << log.error().message;
+  ASSERT_TRUE(log->total && log->fraction && log->kv_rule());
+  const auto terms = assumed_of(*log, {});
+  const double buffers = static_cast<double>(terms.at("activations") + terms.at("workspace"));
+  EXPECT_NEAR(buffers / static_cast<double>(kGiB), 1.30, 0.01);
+  EXPECT_NEAR(static_cast<double>(terms.at("graphs")) / static_cast<double>(kGiB), 0.68, 0.01);
+  EXPECT_EQ(taken_of(*log).at("kv-cache-bytes"), "4294967296B");
+}
+
+// 65,600 tokens; three of the log's figures, of two digits each, are taken off 3.05 GiB.
+TEST(LogPlan, WhatGoesFromKvsShareBeforeKvIsReplayed) {
+  const ForeignLog log = log_of("sglang-0.5-multimodal.log");
+  const OptionSet set = with_log_options(test_options({}), log, "a.log");
+  const Result<Machine> machine = find_machine(set.values);
+  ASSERT_TRUE(machine) << machine.error().message;
+  OptionSet short_context = set;
+  short_context.values.context_length = 4096;
+  const Result<MemoryPlan> plan = plan_memory(*machine, *golden_model("llama-8b"), short_context);
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_FALSE(plan->refusal) << plan->refusal->message;
+  EXPECT_NEAR(static_cast<double>(plan->kv.tokens), 65'600, 0.06 * 65'600);
 }
 
 TEST(LogPlan, AnAssumptionByHandReplacesItsTermAlone) {
@@ -172,9 +216,15 @@ TEST(LogPlan, WhatRanksMeasuredIsNotTakenForAnotherLayout) {
   EXPECT_TRUE(assumed_with("sglang-working.log", {"--tp=8"}).contains("weights"));
   EXPECT_FALSE(assumed_with("sglang-working.log", {"--kv-cache-dtype=fp8"}).contains("kv-token"));
   EXPECT_FALSE(assumed_with("sglang-working.log", {"--machine=m.json"}).contains("free"));
+  const std::string devices = "--devices=simulated:141GiB";
+  EXPECT_FALSE(assumed_with("sglang-working.log", {devices}).contains("free"));
+  EXPECT_FALSE(assumed_with("vllm-0.6-account.log", {devices}).contains("total"));
+  EXPECT_TRUE(assumed_with("sglang-working.log", {devices}).contains("weights"));
   const ForeignLog log = log_of("sglang-working.log");
   EXPECT_EQ(log_replay_notes(test_options({"--tp=4"}), log).size(), 1U);
   EXPECT_TRUE(log_replay_notes(test_options({}), log).empty());
+  const std::string notes = join(log_replay_notes(test_options({devices}), log), "\n");
+  EXPECT_NE(notes.find("what was free on the log's is not taken"), std::string::npos) << notes;
 }
 
 // Gemma's layers with a window: 46,784 tokens by vLLM's account, and 2.13 requests of 131,072.

@@ -1,5 +1,7 @@
 #include "shared/memory/foreign_log/log_rows.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace plimsoll {
@@ -42,6 +44,35 @@ TEST(LogRows, ADraftBeforeKvIsPartOfTheSum) {
   ASSERT_GE(rows.size(), 4U);
   EXPECT_EQ(rows[2].name, "draft weights");
   EXPECT_EQ(rows[0].bytes + rows[1].bytes + rows[2].bytes, rows[3].bytes);
+}
+
+TEST(LogRows, StatesWithThoseOfADraftsTokensAddUp) {
+  const Result<ForeignLog> log = parse_foreign_log(
+      "server_args=ServerArgs(model_path='m', mem_fraction_static=0.8)\n"
+      "Load weight begin. avail mem=100.00 GB\n"
+      "Load weight end. type=A, avail mem=60.00 GB, mem usage=40.00 GB\n"
+      "Mamba Cache is allocated. max_mamba_cache_size: 40, conv_state size: 0.25GB, ssm_state "
+      "size: 1.50GB intermediate_ssm_state_cache size: 0.50GB "
+      "intermediate_conv_window_cache size: 0.75GB\n");
+  ASSERT_TRUE(log) << log.error().message;
+  EXPECT_EQ(log->ranks.at(0).state, 3 * kGiB);
+  EXPECT_EQ(log->beside_kv(), 3 * kGiB);
+}
+
+// Nothing of the share is KV's then.
+TEST(LogRows, KvThatIsGivenInBytesIsNotWhatIsLeft) {
+  const Result<ForeignLog> log = parse_foreign_log(
+      "INFO non-default args: {'model': 'm', 'gpu_memory_utilization': 0.9, "
+      "'kv_cache_memory_bytes': 4294967296}\n"
+      "INFO [gpu_worker.py:420] Free memory on device (78.70/79.25 GiB) on startup. Desired GPU "
+      "memory utilization is (0.9, 71.32 GiB). Actual usage is 14.99 GiB for weight, 1.20 GiB for "
+      "peak activation, 0.10 GiB for non-torch memory, and 0.68 GiB for CUDAGraph memory. Current "
+      "kv cache memory in use is 4.00 GiB.\n");
+  ASSERT_TRUE(log) << log.error().message;
+  ASSERT_TRUE(log->has_kv_in_bytes());
+  const std::vector<std::string> all = names(rows_of(*log, figures_of(*log, {})));
+  EXPECT_EQ(std::ranges::count(all, "KV, as given"), 1);
+  EXPECT_EQ(std::ranges::count(all, "left for KV"), 0);
 }
 
 TEST(LogRows, TokensAreSaidWhereNoLineSaysTheBytesOfKv) {

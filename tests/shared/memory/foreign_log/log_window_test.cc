@@ -29,6 +29,14 @@ TEST(LogWindow, UtilizationEndsAtWhatWasFree) {
   EXPECT_EQ(window.most, 0.52);
   EXPECT_EQ(window.any_kv, 0.551);
   EXPECT_FALSE(window.automatic);
+  log.counts_others = true;  // the share has the others' in it
+  EXPECT_FALSE(log_window(LogCase(log, {})).most);
+  log.counts_others = false;
+  log.args.push_back({.name = "kv-cache-bytes", .written = "", .value = "4294967296"});
+  const FractionWindow beside = log_window(LogCase(log, {}));
+  EXPECT_EQ(beside.most, 0.52);
+  EXPECT_FALSE(beside.any_kv) << "KV is not of the share";
+  EXPECT_FALSE(beside.one_request);
 }
 
 }  // namespace
