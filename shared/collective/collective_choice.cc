@@ -6,6 +6,7 @@
 
 #include "shared/base/text.h"
 #include "shared/collective/link_cost.h"
+#include "shared/options/collective_option.h"
 #include "shared/options/device_choice.h"
 
 namespace plimsoll {
@@ -132,6 +133,12 @@ Status check_collective_code(const Machine& machine, const OptionSet& options, s
     return invalid(
         "disable-custom-all-reduce: CUDA kernels on the CPU have nothing else than ipc and fused; "
         "leave it off, or use tp 1");
+  }
+  if (on_gpus && values.collective == "auto" && !adds_up_by_nccl(values) &&
+      !has_peer_access(machine)) {
+    return invalid(
+        "collective: auto is fused here, and the driver allows no peer access between these GPUs; "
+        "add --collective nccl");
   }
   if (values.collective != "nccl_symmetric") return {};
   return invalid(

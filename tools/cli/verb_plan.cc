@@ -156,6 +156,10 @@ Result<int> run_plan(const Invocation& call) {
   const LayoutChoice layout = TRY(prepare(state_folder_of(call), models, set, machine));
   if (!layout.why.empty()) notes.push_back(layout.why);
   TRY(check_collective(machine, set, options.tp));
+  // Where a start would be on this machine, with kernels of ours.
+  if (machine.name.empty() && models.model.can_be_loaded()) {
+    TRY(check_collective_code(machine, set, options.tp));
+  }
   MemoryPlan plan = TRY(plan_memory(machine, models.model, set, models.draft_or_null()));
   // As a start would; a description has no processes that could be ended from here.
   if (plan.refusal && machine.devices.empty() && machine.name.empty() && fits_alone(machine, set)) {

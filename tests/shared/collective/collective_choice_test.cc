@@ -112,6 +112,22 @@ TEST(CollectiveChoice, AStartOnGpusIsRefusedWhatCanOnlyBePlanned) {
   EXPECT_TRUE(check_collective_code({}, asked("shm"), 2)) << "ranks on CPUs";
 }
 
+TEST(CollectiveChoice, AutoIsRefusedBeforeAStartWherePeersCannotBeMapped) {
+  const Status refused = check_collective_code(gpus(false), asked("auto"), 2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid);
+  EXPECT_NE(refused.error().message.find("add --collective nccl"), std::string::npos)
+      << refused.error().message;
+  EXPECT_TRUE(check_collective_code(gpus(false), asked("auto"), 1));
+  EXPECT_TRUE(check_collective_code(gpus(false), asked("nccl"), 2));
+  OptionSet off = asked("auto");
+  off.values.disable_custom_all_reduce = "on";
+  EXPECT_TRUE(check_collective_code(gpus(false), off, 2)) << "then auto is nccl";
+  Machine rehearsal = gpus(false);
+  for (Device& device : rehearsal.devices) device.is_simulated = true;
+  EXPECT_TRUE(check_collective_code(rehearsal, asked("auto"), 2));
+}
+
 TEST(CollectiveChoice, TheChoiceSaysWhereItIsFrom) {
   EXPECT_EQ(collective_choice_text(asked("nccl")), "nccl (--collective)");
   OptionSet options;
