@@ -180,7 +180,7 @@ StepShape step_shape(const FitInputs& in, Tokens context_length, std::int64_t re
 }
 
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step) {
-  if (in.tp == 1 || !in.is_ours) return kNoBound;
+  if (in.tp == 1 || !in.has_ring) return kNoBound;
   return ring_blocks_max(step.step_tokens_max, step.max_running_requests, step.logit_rows_max);
 }
 

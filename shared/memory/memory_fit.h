@@ -57,9 +57,10 @@ struct FitInputs {
   std::vector<RankShape> ranks;  // those that differ
   std::int64_t tp = 1;
   bool on_devices = false;
-  // Workers of ours run it: a step names its KV blocks in their ring, and their kernels cut
-  // feed-forwards in units of their own.
+  // Workers of ours run it: their kernels cut feed-forwards in units of their own.
   bool is_ours = true;
+  // A step names its KV blocks in a ring of ours: of rehearsals too.
+  bool has_ring = true;
   DeviceSetting setting;
   std::vector<Override> overrides;
 
@@ -101,7 +102,7 @@ Tokens context_wanted(const FitInputs& in);
 // Below which an undecided context is not lowered.
 Tokens context_floor(const FitInputs& in);
 Blocks blocks_of_tokens(Tokens tokens);  // rounded up
-// That the ring between several ranks of ours can carry in one step; no bound for others.
+// That the ring between several ranks can carry in one step; no bound where there is none.
 Blocks step_blocks_max(const FitInputs& in, const StepShape& step);
 // What a rule gives for KV on a rank: may be negative. REQUIRES: not KvRule::demand.
 Bytes kv_bytes_by_rule(const FitInputs& in, const RankShape& rank, const StepShape& step);

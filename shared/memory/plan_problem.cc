@@ -35,6 +35,11 @@ bool is_ours(const Machine& machine, const ModelSpec& model) {
   return machine.devices.empty() || runs_our_kernels(machine, model);
 }
 
+// Simulated devices have workers of ours, whatever they are to be.
+bool has_ring(const Machine& machine, const ModelSpec& model) {
+  return is_ours(machine, model) || machine.devices.front().is_simulated;
+}
+
 Status check_options(const ModelSpec& model, const Options& options) {
   if (options.context_length && *options.context_length > model.context_length) {
     return invalid(
@@ -435,6 +440,7 @@ Result<PlanProblem> make_problem(const Machine& machine, const ModelSpec& model,
   if (on_devices) TRY(check_devices(machine, model, options));
   FitInputs& fit = problem.fit;
   fit.is_ours = is_ours(machine, model);
+  fit.has_ring = has_ring(machine, model);
   problem.shards = fit.is_ours ? TRY(plan_shards(model, options.tp))
                                : TRY(plan_device_shards(model, options.tp, options.ep));
   problem.places = place_ranks(machine, options.tp * options.dp, options.threads);

@@ -79,6 +79,11 @@ TEST(PlanProblem, OurKernelsHaveUnitsAndARingOnDevicesToo) {
   ASSERT_TRUE(theirs) << theirs.error().message;
   EXPECT_EQ(theirs->shards.ranks[0].ffn.size(), 960);
   EXPECT_GT(step_blocks_max(theirs->fit, step), 100'000'000);
+  for (Device& device : machine.devices) device.is_simulated = true;  // a rehearsal
+  const auto rehearsed = make_problem(machine, model, options.values, nullptr);
+  ASSERT_TRUE(rehearsed) << rehearsed.error().message;
+  EXPECT_EQ(rehearsed->shards.ranks[0].ffn.size(), 960);
+  EXPECT_EQ(step_blocks_max(rehearsed->fit, step), step_blocks_max(ours->fit, step));
 }
 
 TEST(PlanProblem, ADraftModelAddsWeightsAndKv) {
