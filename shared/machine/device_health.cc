@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,13 +16,14 @@ struct XidMeaning {
   std::uint64_t xid;
   std::string_view meaning;
 };
-// NVIDIA, "XID Errors": those after which the GPU, and not the program, has to be seen to.
+// NVIDIA, "XID Errors": those after which the GPU, and not the program, has to be seen to. Not 63
+// (rows will be remapped at the next reset) nor 154 (what is to be done has changed, also to
+// nothing): what runs goes on, and what has gone wrong says so itself.
 constexpr std::array kXids = {
     XidMeaning{46, "it has stopped processing"},
     XidMeaning{48, "a memory error of two bits"},
     XidMeaning{61, "its microcontroller has stopped"},
     XidMeaning{62, "its microcontroller has halted"},
-    XidMeaning{63, "bad memory is to be taken out of use, which needs a reset"},
     XidMeaning{64, "bad memory could not be taken out of use"},
     XidMeaning{74, "an NVLink error"},
     XidMeaning{79, "it has fallen off the bus"},
@@ -34,7 +36,6 @@ constexpr std::array kXids = {
     XidMeaning{136, "NVLink could not be trained"},
     XidMeaning{140, "a memory error that could not be corrected"},
     XidMeaning{143, "it could not be initialised"},
-    XidMeaning{154, "it asks to be recovered"},
 };
 
 }  // namespace
@@ -115,7 +116,8 @@ std::vector<DeviceFault> DeviceHealth::wait(milliseconds longest) {
     if (result != kNvmlSuccess) {
       // Of which GPU it does not say: each is asked. Without events from here on.
       api_->event_set_free(std::exchange(events_, nullptr));
-      return examine();
+      std::ranges::move(examine(), std::back_inserter(faults));
+      return faults;
     }
     std::string what;
     if (event.type == kNvmlEventDoubleBitEcc) {

@@ -161,6 +161,30 @@ TEST_F(DeviceHealthTest, AGpuThatIsLostEndsTheWaitAndIsNamed) {
   EXPECT_EQ(health.wait(milliseconds(0)).size(), 2U);
 }
 
+// As when it falls off the bus: an event, and from then on the driver has lost it.
+TEST_F(DeviceHealthTest, WhatWasToldBeforeAnErrorIsNotForgotten) {
+  DeviceHealth health = start();
+  health.watch("GPU-1");
+  health.watch("GPU-2");
+  tell(1, kNvmlEventXid, 79);
+  fake_.wait_result = kNvmlGpuIsLost;
+  fake_.gpus[0].memory_result = kNvmlGpuIsLost;
+  fake_.gpus[1].memory_result = kNvmlGpuIsLost;
+  const std::vector<DeviceFault> faults = health.wait(milliseconds(0));
+  ASSERT_EQ(faults.size(), 2U);
+  EXPECT_EQ(faults[0].uuid, "GPU-2");
+  EXPECT_EQ(faults[0].what, "Xid 79: it has fallen off the bus");
+  EXPECT_EQ(faults[1].uuid, "GPU-1");
+}
+
+TEST_F(DeviceHealthTest, WhatOnlyAsksForAResetLaterIsNoFaultNow) {
+  DeviceHealth health = start();
+  health.watch("GPU-1");
+  tell(0, kNvmlEventXid, 63);
+  tell(0, kNvmlEventXid, 154);
+  EXPECT_TRUE(health.wait(milliseconds(0)).empty());
+}
+
 TEST_F(DeviceHealthTest, WithoutEventsOrMoreItIsAskedWhatThereIs) {
   api_.event_wait = nullptr;
   api_.ecc_errors = nullptr;
