@@ -57,6 +57,7 @@ DeviceWatch::~DeviceWatch() {
 }
 
 void DeviceWatch::watch(const std::string& uuid) {
+  if (uuid.empty()) return;
   if (!shared_) {
     shared_ = std::make_unique<Shared>();
     shared_->library = library_;

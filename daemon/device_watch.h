@@ -21,7 +21,7 @@ class DeviceWatch {
   DeviceWatch& operator=(const DeviceWatch&) = delete;
   ~DeviceWatch();
 
-  // From here on, by its UUID. Each only once.
+  // From here on, by its UUID; without one (the CPU), nothing. Each only once.
   void watch(const std::string& uuid);
   // A worker has died on one: what the driver does not tell by itself is asked for.
   void examine();

@@ -7,6 +7,7 @@ namespace {
 
 TEST(DeviceWatch, WithoutADeviceThereIsNoThreadAndNothingToTake) {
   DeviceWatch watch;
+  watch.watch("");  // a rank on the CPU
   watch.examine();
   EXPECT_EQ(watch.fd(), -1);
   EXPECT_TRUE(watch.take().empty());
