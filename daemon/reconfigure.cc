@@ -67,8 +67,11 @@ Bytes shared_bytes(const LaunchPlan& plan) {
 // Why old and new replicas do not fit together at some moment of that path; empty: they do.
 std::string no_room(const LaunchPlan& present, const LaunchPlan& next, ChangePath path) {
   if (next.memory_available <= 0) {
-    const bool is_in_place =
-        path == ChangePath::rolling && present.tp == next.tp && present.dp == next.dp;
+    // After a device has failed, a new plan may have the same replicas in other places.
+    const bool is_in_place = path == ChangePath::rolling && present.tp == next.tp &&
+                             present.dp == next.dp &&
+                             std::ranges::equal(present.memory.ranks, next.memory.ranks, {},
+                                                &RankPlan::device_uuid, &RankPlan::device_uuid);
     return is_in_place ? "" : "how much its devices have for both is not known";
   }
   // What the new ranks would map is what the present ones of the same number do.
@@ -185,7 +188,8 @@ Result<ChangePath> choose_path(const PathInput& input) {
   if (router.empty() && !is_same) router = "model: its files have changed";
   const std::string beside = no_room(*input.present, *input.next, ChangePath::beside);
   std::string rolling = no_room(*input.present, *input.next, ChangePath::rolling);
-  if (rolling.empty() && input.present->dp < 2) rolling = "there is only one replica";
+  const std::int64_t running = input.running.value_or(input.present->dp);
+  if (rolling.empty() && running < 2) rolling = "only one replica runs";
   if (input.wanted) {
     const ChangePath wanted = *input.wanted;
     if (wanted == ChangePath::restart) return wanted;

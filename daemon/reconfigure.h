@@ -58,6 +58,8 @@ struct PathInput {
   const LaunchPlan* present = nullptr;  // of the replicas that run; null: none serve yet
   const LaunchPlan* next = nullptr;     // null: only what the options alone tell
   std::optional<ChangePath> wanted = {};
+  // Of the replicas of `present`, where some were left out or have failed; nothing: all.
+  std::optional<std::int64_t> running = {};
 };
 // Errors: invalid, where the wanted path does not do.
 Result<ChangePath> choose_path(const PathInput& input);

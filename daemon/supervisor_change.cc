@@ -10,10 +10,14 @@ namespace plimsoll {
 
 Result<ChangePath> Supervisor::path_of_change() const {
   const OptionDiff diff = diff_options(options_.values, operation_.target.values);
+  const auto running = std::ranges::count_if(deployment_->cohorts(), [](const Cohort& cohort) {
+    return cohort.state() != CohortState::failed;
+  });
   return choose_path({.diff = diff,
                       .present = deployment_->has_served() ? &deployment_->plan() : nullptr,
                       .next = &*operation_.plan,
-                      .wanted = operation_.wanted_path});
+                      .wanted = operation_.wanted_path,
+                      .running = running});
 }
 
 Duration Supervisor::predicted_pause(ChangePath path) const {

@@ -1,5 +1,7 @@
 #include "daemon/reconfigure.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 namespace plimsoll {
@@ -170,6 +172,28 @@ TEST_F(ReconfigurePath, OfDevicesRoomForTwoIsNotKnownButOneAfterTheOtherIsInPlac
   EXPECT_EQ(path(), "rolling");
   next_.tp = 2;
   EXPECT_EQ(path(), "hold");
+}
+
+TEST_F(ReconfigurePath, ReplicasThatComeToOtherDevicesAreNotInPlace) {
+  next_.memory_available = 0;
+  for (const char* uuid : {"GPU-2", "GPU-1"}) {
+    present_.memory.ranks.emplace_back().device_uuid = uuid;
+    next_.memory.ranks.emplace_back().device_uuid = uuid;
+  }
+  EXPECT_EQ(path(), "rolling");
+  std::swap(next_.memory.ranks[0], next_.memory.ranks[1]);
+  EXPECT_EQ(path(), "hold");
+}
+
+TEST_F(ReconfigurePath, OneReplicaThatIsLeftOfTwoIsHeld) {
+  next_.memory_available = 2 * kGiB;
+  const OptionDiff diff = diff_options({}, after_);
+  PathInput input{.diff = diff, .present = &present_, .next = &next_, .running = 1};
+  EXPECT_EQ(*choose_path(input), ChangePath::hold);
+  input.wanted = ChangePath::rolling;
+  EXPECT_FALSE(choose_path(input));
+  input.running = 2;
+  EXPECT_EQ(*choose_path(input), ChangePath::rolling);
 }
 
 TEST_F(ReconfigurePath, OneReplicaWithoutRoomForAnotherIsHeld) {
