@@ -164,7 +164,6 @@ class Deployment {
     MovePhase phase = MovePhase::begin;
     Proof proof;  // of those that arrive, one after the other
     TimePoint leave_by;
-    bool is_killing = false;
     ChangeState state = ChangeState::moving;
     std::optional<Error> failure;
   };

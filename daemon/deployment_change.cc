@@ -119,6 +119,9 @@ void Deployment::step_change(TimePoint now, Actions& out) {
     if (std::optional<Error> why = arrival_failure()) begin_revert(std::move(*why));
   }
   while (step_move(now, out)) {
+    // One whose device is in quarantine is refused at once.
+    if (change_->state != ChangeState::moving) continue;
+    if (std::optional<Error> why = arrival_failure()) begin_revert(std::move(*why));
   }
 }
 
@@ -168,7 +171,6 @@ void Deployment::begin_leaving(const Move& move, TimePoint now, Actions& out) {
   Change& change = *change_;
   const milliseconds timeout = plan().options.values.shutdown_timeout;
   change.phase = MovePhase::leaving;
-  change.is_killing = false;
   change.leave_by = now;
   for (const Seat& seat : move.leave) {
     Cohort* cohort = find_cohort(seat.replica);
@@ -192,17 +194,14 @@ bool Deployment::have_left(const Move& move, TimePoint now, Actions& out) {
     Cohort* cohort = find_cohort(seat.replica);
     if (cohort == nullptr) continue;
     const bool is_late = now >= change_->leave_by;
-    if (is_late && !change_->is_killing) cohort->end(SIGKILL, now, out);
+    if (is_late) cohort->end(SIGKILL, now, out);  // and, again, looks at what does not end
     if (cohort->state() == CohortState::idle && !cohort->has_processes()) {
       std::erase_if(cohorts_, [&](const Cohort& c) { return c.replica() == seat.replica; });
     } else {
       are_gone = false;
     }
   }
-  if (now >= change_->leave_by) {
-    change_->is_killing = true;
-    change_->leave_by = now + kLeaveTime;
-  }
+  if (now >= change_->leave_by) change_->leave_by = now + kLeaveTime;
   return are_gone;
 }
 

@@ -131,12 +131,16 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   }
   operation_.plan = *event.plan;
   operation_.plan_again_at.reset();
-  if (!operation_.is_dry_run) release_quarantine();
-  if (!is_running()) return operation_.is_dry_run ? finish_dry_run() : launch(now);
+  if (!is_running()) {
+    if (operation_.is_dry_run) return finish_dry_run();
+    release_quarantine();
+    return launch(now);
+  }
   const Result<ChangePath> path = path_of_change();
   if (!path) return finish(exit_code(path.error().code), path.error().message);
   operation_.path = *path;
   if (operation_.is_dry_run) return finish_dry_run();
+  release_quarantine();
   if (operation_.path != ChangePath::restart) return begin_change(now);
   // A port that is taken is known before anything is touched; of one port, hosts follow each other.
   const Options& next = operation_.plan->options.values;
@@ -447,6 +451,7 @@ void Supervisor::note_pause(TimePoint now) {
 
 // Ends the operation with a Reply to all who wait for it.
 void Supervisor::finish(std::int64_t code, const std::string& message, const Json& result) {
+  if (code != 0) restore_quarantine();
   for (const std::string& peer : operation_.waiting) reply(peer, code, message, result);
   operation_ = {};
 }

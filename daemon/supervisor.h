@@ -98,6 +98,7 @@ class Supervisor {
     std::optional<TimePoint> plan_again_at;
     OptionSet planned_options;
     Quarantine released = {};               // by this restart, as long as it may fail
+    bool has_released = false;              // what fails after that stays in quarantine
     std::optional<TimePoint> signalled_at;  // by the signal that began or joined a stop
   };
 

@@ -18,6 +18,10 @@ std::string name_of(const LaunchPlan& plan, const std::string& uuid) {
   return rank == plan.memory.ranks.end() ? "" : rank->device_name;
 }
 
+std::string devices(std::size_t count) {
+  return fmt::format("{} {}", count, count == 1 ? "device" : "devices");
+}
+
 }  // namespace
 
 void Supervisor::quarantine(const DeviceFault& fault, TimePoint now) {
@@ -35,25 +39,32 @@ void Supervisor::quarantine(const DeviceFault& fault, TimePoint now) {
 
 // A restart is how people say that devices have been reset: it is planned with all of them.
 void Supervisor::make_plan(const OptionSet& options) {
-  const bool is_anew = operation_.kind == OperationKind::restart && !operation_.failure;
+  const bool is_anew =
+      operation_.kind == OperationKind::restart && !operation_.failure && !operation_.has_released;
   out_.emplace_back(MakePlan{options, is_anew ? Quarantine() : quarantine_});
 }
 
 void Supervisor::release_quarantine() {
-  if (operation_.kind != OperationKind::restart || operation_.failure || quarantine_.empty())
-    return;
-  log(LogLevel::info, fmt::format("{} {} in quarantine {} used again", quarantine_.size(),
-                                  quarantine_.size() == 1 ? "device" : "devices",
+  // What fails from then on was not reset.
+  const bool is_said = operation_.kind == OperationKind::restart && !operation_.failure &&
+                       !std::exchange(operation_.has_released, true);
+  if (!is_said || quarantine_.empty()) return;
+  log(LogLevel::info, fmt::format("{} in quarantine {} used again", devices(quarantine_.size()),
                                   quarantine_.size() == 1 ? "is" : "are"));
   operation_.released = std::exchange(quarantine_, {});
 }
 
 void Supervisor::restore_quarantine() {
+  std::size_t count = 0;
   for (QuarantinedDevice& device : std::exchange(operation_.released, {})) {
-    if (find_quarantined(quarantine_, device.uuid) == nullptr) {
-      quarantine_.push_back(std::move(device));
-    }
+    if (find_quarantined(quarantine_, device.uuid) != nullptr) continue;
+    quarantine_.push_back(std::move(device));
+    ++count;
   }
+  if (count == 0) return;
+  log(LogLevel::warning,
+      fmt::format("the restart has failed: {} in quarantine again", devices(count)));
+  out_.emplace_back(SaveState{});
 }
 
 bool Supervisor::is_planned_on_lost(const LaunchPlan& plan) const {

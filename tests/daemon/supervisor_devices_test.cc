@@ -41,13 +41,14 @@ TEST(SupervisorDevices, ARestartUsesItAgain) {
   h.break_device(1);
   h.let_leave();
   h.plan_error = unavailable("the driver has lost GPU 1");
-  h.restart("rolling");
+  h.restart("auto");
   ASSERT_EQ(h.replies.size(), 1U);
   EXPECT_EQ(h.supervisor().quarantined().size(), 1U) << "it goes on as it was";
   h.plan_error.reset();
   h.replies.clear();
-  h.restart("rolling");
+  h.restart("auto");
   EXPECT_TRUE(h.supervisor().quarantined().empty());
+  EXPECT_EQ(h.count_logged("by the path hold"), 1U) << "only one replica runs";
   for (int i = 0; i < 40 && h.replies.empty(); ++i) {
     for (std::int64_t replica = 0; replica < 2; ++replica) {
       if (h.find(Harness::worker(replica, 0))) h.bring_up(replica, 1);
@@ -84,6 +85,44 @@ TEST(SupervisorDevices, ARestartThatFailsDoesNotUseItAfterAll) {
   EXPECT_EQ(h.table(), "0 ready");
 }
 
+TEST(SupervisorDevices, ARestartThatIsRefusedLeavesTheQuarantineAsItIs) {
+  Harness h(1, 2);
+  h.use_devices(2);
+  h.serve(2, 1);
+  h.break_device(1);
+  h.let_leave();
+  h.restart("beside");
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_NE(h.replies[0].exit_code, 0);
+  EXPECT_EQ(h.supervisor().quarantined().size(), 1U);
+  EXPECT_EQ(h.count_logged("used again"), 0U);
+}
+
+TEST(SupervisorDevices, WhatFailsDuringARestartIsNotReleasedByIt) {
+  Harness h(1, 2);
+  h.use_devices(4);
+  h.serve(2, 1);
+  h.break_device(3);
+  h.restart("restart");
+  EXPECT_TRUE(h.supervisor().quarantined().empty());
+  h.break_device(1);  // while what runs ends
+  h.let_leave();
+  ASSERT_TRUE(h.find(Harness::worker(1, 0))) << h.all_lines();
+  ASSERT_EQ(h.supervisor().quarantined().size(), 1U);
+  EXPECT_EQ(h.supervisor().quarantined()[0].uuid, "GPU-1");
+  EXPECT_EQ(h.supervisor().deployment()->find_cohort(1)->device_of(0), "GPU-2");
+  h.bring_up_router();
+  h.load(0, 1);
+  h.load(1, 1);
+  h.become_ready(0, 1);
+  h.become_ready(1, 1);
+  h.answer_probe();
+  for (int i = 0; i < 40 && h.replies.empty(); ++i) h.pass(seconds(1));
+  ASSERT_EQ(h.replies.size(), 1U);
+  EXPECT_EQ(h.replies[0].exit_code, 0) << h.replies[0].message;
+  EXPECT_EQ(h.supervisor().quarantined().size(), 1U);
+}
+
 TEST(SupervisorDevices, ASpareDeviceTakesItsPlace) {
   Harness h(1, 2);
   h.use_devices(3);
@@ -97,6 +136,9 @@ TEST(SupervisorDevices, ASpareDeviceTakesItsPlace) {
   h.answer_probe();
   EXPECT_EQ(h.table(), "0 ready, 1 ready");
   EXPECT_EQ(h.count_logged("replica 0: starts again on GPU-2"), 1U);
+  // Planned anew, each comes to another place: not one after the other.
+  h.reconfigure("threads", "3");
+  EXPECT_EQ(h.count_logged("by the path hold"), 1U) << h.all_lines();
 }
 
 TEST(SupervisorDevices, TheLastReplicaIsPlannedAnewAndTheRouterStays) {
@@ -220,6 +262,30 @@ TEST(SupervisorDevices, AProcessThatIsStuckInItsDriverTakesItsDeviceOut) {
   EXPECT_EQ(h.table(), "0 ready");
   h.handle(ChildExited{stuck, {true, SIGKILL}});  // after all
   EXPECT_EQ(h.table(), "0 ready");
+}
+
+TEST(SupervisorDevices, AChangeDoesNotWaitForeverForAReplicaThatIsStuck) {
+  Harness h(1, 1);
+  h.use_devices(2);
+  h.serve(1, 1);
+  h.process_letter = 'D';
+  const ChildId stuck = *h.find(Harness::worker(0, 0));
+  h.alive.at(stuck).is_stuck = true;
+  h.restart("hold");
+  for (int i = 0; i < 120 && h.replies.empty(); ++i) {
+    h.let_leave();
+    if (h.find(Harness::worker(0, 0)) && h.abandoned.contains(stuck)) h.bring_up(0, 1);
+    if (h.last_probe != 0) h.answer_probe();
+    h.pass(seconds(1));
+  }
+  EXPECT_TRUE(h.abandoned.contains(stuck));
+  ASSERT_EQ(h.replies.size(), 1U) << h.all_lines();
+  ASSERT_EQ(h.supervisor().quarantined().size(), 1U);
+  EXPECT_EQ(h.supervisor().quarantined()[0].uuid, "GPU-0");
+  // What comes in its place would be on the same device: it is refused, and nothing is watched.
+  EXPECT_EQ(h.count_logged("it is watched"), 0U) << h.all_lines();
+  EXPECT_EQ(h.supervisor().state(), DeploymentState::serving) << h.all_lines();
+  EXPECT_EQ(h.supervisor().deployment()->cohorts()[0].device_of(0), "GPU-1");
 }
 
 TEST(SupervisorDevices, AProcessThatIsOnlySlowToEndIsWaitedFor) {
