@@ -114,6 +114,11 @@ void Supervisor::on(const Planned& event, TimePoint now) {
   if (deployment_ && deployment_->awaits_plan()) {
     if (event.plan && !event.plan->refusal) {
       if (operation_.kind != OperationKind::none) operation_.plan = *event.plan;
+      const LaunchPlan& before = deployment_->plan();
+      if (event.plan->tp != before.tp || event.plan->dp != before.dp) {
+        record_.tokens_per_second = 0;  // that was the speed of another layout
+        record_.speed_requests = 0;
+      }
       record_.plan = event.plan->plan_json;
       write_record();
     }

@@ -14,10 +14,18 @@ namespace plimsoll {
 namespace {
 
 // That speed depends on, beside the layout.
-constexpr std::array<std::string_view, 9> kOfSpeed = {
-    "activations", "devices", "machine",        "simulation",
-    "cpu-path",    "threads", "kv-cache-dtype", "disable-radix-cache",
-    "collective"};
+constexpr std::array<std::string_view, 12> kOfSpeed = {"activations",
+                                                       "devices",
+                                                       "machine",
+                                                       "simulation",
+                                                       "cpu-path",
+                                                       "threads",
+                                                       "kv-cache-dtype",
+                                                       "disable-radix-cache",
+                                                       "collective",
+                                                       "draft-model",
+                                                       "chunked-prefill-size",
+                                                       "step-time-max"};
 
 bool is_comparable(const GenerationRecord& record, const LearnQuestion& question) {
   const auto same = [](const Setting& a, const Setting& b) {

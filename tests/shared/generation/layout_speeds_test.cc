@@ -47,6 +47,12 @@ TEST(LayoutSpeeds, AnotherMachineOrOtherThreadsSayNothing) {
   EXPECT_TRUE(speeds({elsewhere, record_of(4, 2, 500, threads)}).empty());
 }
 
+TEST(LayoutSpeeds, ALaunchWithADraftSaysNothingOfOneWithout) {
+  OptionSet draft;
+  draft.values.draft_model = "/models/draft.gguf";
+  EXPECT_TRUE(speeds({record_of(3, 1, 400, draft)}).empty());
+}
+
 TEST(LayoutSpeeds, ALaunchThatNobodyUsedSaysNothing) {
   GenerationRecord older = record_of(4, 2, 500);
   older.speed_requests = 0;
