@@ -1,5 +1,5 @@
-// DeviceWatch: a thread that asks the NVIDIA driver how the devices of workers are, since the
-// daemon's own thread must not wait for a driver whose device is broken.
+// DeviceWatch: a thread that asks the NVIDIA driver how the devices of workers are, since a driver
+// whose device is broken may take long. What plans need to know the daemon's own thread asks.
 //
 // One thread owns it. Without a driver, or without a watched device, there is no thread.
 #pragma once
