@@ -30,6 +30,13 @@ enum class CohortState {
 };
 const char* cohort_state_name(CohortState state);
 
+// What is done about a rank that has not ended although it was killed.
+enum class StuckVerdict {
+  wait,
+  give_up,       // nobody waits for its end any more
+  blame_device,  // nor is its device used any more
+};
+
 enum class WorkerState { gone, hello, planned, loading, ready, draining };
 const char* worker_state_name(WorkerState state);
 
@@ -45,8 +52,9 @@ struct Worker {
   Json collectives = {};             // table that it goes by, after Ready; null: it is alone
   Blocks kv_blocks_touched = 0;
   bool is_loaded = false;
-  bool is_dying = false;  // by itself; the kernel is not done with it
-  TimePoint last_sign;    // of progress while loading, of life while ready
+  bool is_dying = false;                     // by itself; the kernel is not done with it
+  std::optional<std::string> stuck_in = {};  // the kernel's function, when it was looked at last
+  TimePoint last_sign;                       // of progress while loading, of life while ready
   LastWords words;
 };
 
@@ -100,8 +108,9 @@ class Cohort {
   void refuse_device(const DeviceFault& fault);
   bool has_lost_device() const { return state_ == CohortState::failed && last_cause_->is_device; }
   std::string device_of(std::int64_t rank) const;  // its UUID; empty: the CPU
-  // A rank that does not end although it was killed: whether it is stuck in the kernel for good.
-  bool process_seen(std::int64_t rank, const ProcessState& seen, TimePoint now, Actions& out);
+  // A rank that does not end although it was killed.
+  StuckVerdict process_seen(std::int64_t rank, const ProcessState& seen, TimePoint now,
+                            Actions& out);
   // Then nobody waits for its end any more.
   void abandon(std::int64_t rank, TimePoint now, Actions& out);
   // This start has answered a test request.
@@ -140,6 +149,8 @@ class Cohort {
   static constexpr Duration kLeaveTime = milliseconds(300);
   // Who lives on for that long after SIGKILL is stuck in the kernel.
   static constexpr Duration kStuckTime = seconds(10);
+  // Before its device is blamed, it is looked at once more.
+  static constexpr Duration kSecondLookTime = seconds(1);
 
   const Options& options() const { return setup_.plan->options.values; }
   Duration ping_interval() const;

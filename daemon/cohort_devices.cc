@@ -1,5 +1,10 @@
 // The part of the cohort that knows of devices that have failed, and of processes that do not end.
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "daemon/cohort.h"
@@ -9,6 +14,23 @@ namespace {
 
 std::string lost_words(const DeviceFault& fault) {
   return fmt::format("has lost its device {}: {}", fault.uuid, fault.what);
+}
+
+// Whether it waits there for a file: a disk or a server that hangs is no device's fault.
+bool is_of_files(std::string_view function) {
+  static constexpr std::array<std::string_view, 18> kBeginnings = {
+      "folio_",       "filemap_",
+      "wait_on_page", "wait_on_buffer",
+      "io_schedule",  "bit_wait_io",
+      "blk_",         "nfs",
+      "rpc_",         "netfs_",
+      "cifs_",        "ceph_",
+      "fuse_",        "request_wait_answer",
+      "jbd2_",        "xfs_",
+      "ext4_",        "btrfs_"};
+  function.remove_prefix(std::min(function.find_first_not_of('_'), function.size()));
+  return std::ranges::any_of(
+      kBeginnings, [&](std::string_view beginning) { return function.starts_with(beginning); });
 }
 
 }  // namespace
@@ -66,34 +88,41 @@ void Cohort::look_at_stuck(TimePoint now, Actions& out) {
 }
 
 // One that runs, or waits for what may come, is only slow: much memory takes long to be given back.
-bool Cohort::process_seen(std::int64_t rank, const ProcessState& seen, TimePoint now,
-                          Actions& out) {
-  const Worker& worker = workers_[static_cast<std::size_t>(rank)];
-  if (!worker.is_alive || killed_at_ == TimePoint()) return false;
+StuckVerdict Cohort::process_seen(std::int64_t rank, const ProcessState& seen, TimePoint now,
+                                  Actions& out) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  if (!worker.is_alive || killed_at_ == TimePoint()) return StuckVerdict::wait;
   const bool is_stuck = seen.letter == 'D';
+  const bool has_files = is_of_files(seen.wait_channel);
   const std::string device = device_of(rank);
-  const bool is_given_up = is_stuck && (is_ended_ || !device.empty());
-  std::string next = is_ended_ ? "it is left behind" : "the replica starts again when it has ended";
-  if (is_stuck && !device.empty()) {
-    next = fmt::format("its device ({}) needs reset", device);
-  } else if (!is_stuck && is_ended_) {
-    next = "it is waited for";
+  const std::optional<std::string> before = std::exchange(worker.stuck_in, std::nullopt);
+  if (is_stuck) worker.stuck_in = seen.wait_channel;
+  const bool may_be_device = is_stuck && !device.empty() && !has_files;
+  if (may_be_device && !before) {
+    looked_at_ = now - kStuckTime + kSecondLookTime;
+    return StuckVerdict::wait;
   }
-  if (!is_stuck_said_ || is_given_up) {
-    out.emplace_back(Log{
-        LogLevel::error,
-        fmt::format(
-            "replica {}: rank {} (pid {}) has not ended {:.0f} s after it was killed{}; "
-            "{}",
-            setup_.replica, rank, worker.pid, to_seconds(now - killed_at_),
-            is_stuck
-                ? fmt::format(": it is stuck in the kernel{}, as a rule in a driver",
-                              seen.wait_channel.empty() ? "" : " (in " + seen.wait_channel + ")")
-                : fmt::format(" (its state is {})", seen.letter),
-            next)});
-  }
+  StuckVerdict verdict = StuckVerdict::wait;
+  if (is_stuck && is_ended_) verdict = StuckVerdict::give_up;
+  if (may_be_device && before == worker.stuck_in) verdict = StuckVerdict::blame_device;
+  if (is_stuck_said_ && verdict == StuckVerdict::wait) return verdict;
   is_stuck_said_ = true;
-  return is_given_up;
+  std::string how = fmt::format(" (its state is {})", seen.letter);
+  if (is_stuck) {
+    how = fmt::format(": it is stuck in the kernel{}, {}",
+                      seen.wait_channel.empty() ? "" : " (in " + seen.wait_channel + ")",
+                      has_files ? "where it waits for a file" : "as a rule in a driver");
+  }
+  std::string next = is_ended_ ? "it is waited for" : "the replica starts again when it has ended";
+  if (verdict == StuckVerdict::give_up) next = "it is left behind";
+  if (verdict == StuckVerdict::blame_device) {
+    next = fmt::format("its device ({}) needs reset", device);
+  }
+  out.emplace_back(Log{
+      LogLevel::error,
+      fmt::format("replica {}: rank {} (pid {}) has not ended {:.0f} s after it was killed{}; {}",
+                  setup_.replica, rank, worker.pid, to_seconds(now - killed_at_), how, next)});
+  return verdict;
 }
 
 void Cohort::abandon(std::int64_t rank, TimePoint now, Actions& out) {

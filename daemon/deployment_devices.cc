@@ -116,13 +116,16 @@ std::optional<Deployment::Stuck> Deployment::process_seen(const ProcessSeen& see
                                                           Actions& out) {
   Cohort* cohort = cohort_of(seen.child);
   const std::int64_t rank = seen.child.rank;
-  if (cohort == nullptr || !cohort->process_seen(rank, seen.state, now, out)) return std::nullopt;
+  if (cohort == nullptr) return std::nullopt;
+  const StuckVerdict verdict = cohort->process_seen(rank, seen.state, now, out);
+  if (verdict == StuckVerdict::wait) return std::nullopt;
   Stuck stuck;
-  if (const std::string uuid = cohort->device_of(rank); !uuid.empty()) {
+  if (verdict == StuckVerdict::blame_device) {
     const std::int64_t pid = cohort->workers()[static_cast<std::size_t>(rank)].pid;
     stuck.fault = DeviceFault{
-        uuid, fmt::format("process {} is stuck in its driver{}", pid,
-                          seen.state.wait_channel.empty() ? "" : " in " + seen.state.wait_channel)};
+        cohort->device_of(rank),
+        fmt::format("process {} is stuck in its driver{}", pid,
+                    seen.state.wait_channel.empty() ? "" : " in " + seen.state.wait_channel)};
   }
   return stuck;
 }

@@ -315,7 +315,8 @@ TEST_F(CohortTest, ARankThatNoSignalEndsIsNamedOnceAndWaitedFor) {
       if (look == nullptr) continue;
       EXPECT_EQ(look->child.rank, 0);
       // On the CPU there is no device to do without.
-      EXPECT_FALSE(cohort.process_seen(0, {.letter = 'D', .wait_channel = "nfs_wait"}, at, out_));
+      const ProcessState state{.letter = 'D', .wait_channel = "nfs_wait"};
+      EXPECT_EQ(cohort.process_seen(0, state, at, out_), StuckVerdict::wait);
     }
     EXPECT_EQ(errors.size(), at - kStart < seconds(10) ? 0U : errors.size());
   }

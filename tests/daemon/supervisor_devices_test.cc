@@ -149,8 +149,15 @@ TEST(SupervisorDevices, TheLastReplicaIsPlannedAnewAndTheRouterStays) {
   h.break_device(0);
   h.let_leave();
   EXPECT_EQ(h.table(), "1 ready");
+  for (int i = 1; i <= 3; ++i) {
+    h.pass_for(seconds(1));
+    h.pong(1, 2, Pong{.sequence = i, .steps = 100 * i, .running = 4, .generated_tokens = 400 * i});
+  }
+  h.pass_for(milliseconds(1));
+  ASSERT_GT(h.records[1].tokens_per_second, 0);
   h.break_device(3);
   h.let_leave();
+  EXPECT_EQ(h.records[1].tokens_per_second, 0) << "of two replicas, and it goes on with one";
   // GPU-1 and GPU-2 are left, of two replicas.
   ASSERT_TRUE(h.find(Harness::worker(0, 1))) << h.all_lines();
   EXPECT_EQ(h.supervisor().deployment()->find_cohort(0)->device_of(0), "GPU-1");
@@ -301,6 +308,26 @@ TEST(SupervisorDevices, AProcessThatIsOnlySlowToEndIsWaitedFor) {
   h.die(Harness::worker(0, 0));
   h.pass_for(seconds(1));
   EXPECT_TRUE(h.find(Harness::worker(0, 0)));
+}
+
+TEST(SupervisorDevices, ADiskThatHangsIsNoFaultOfTheDevice) {
+  Harness h(1, 1);
+  h.use_devices(1);
+  h.serve(1, 1);
+  h.process_letter = 'D';
+  h.wait_channel = "folio_wait_bit_common";
+  h.alive.at(*h.find(Harness::worker(0, 0))).is_stuck = true;
+  h.handle(ChildDying{*h.find(Harness::worker(0, 0))});
+  h.pass_for(seconds(35));
+  EXPECT_TRUE(h.supervisor().quarantined().empty());
+  EXPECT_TRUE(h.abandoned.empty());
+  EXPECT_EQ(h.count_logged("(in folio_wait_bit_common), where it waits for a file"), 1U)
+      << h.all_lines();
+  h.wait_channel = "nv_wait";  // then it gets on, and is stuck elsewhere
+  h.pass_for(seconds(9));
+  EXPECT_TRUE(h.supervisor().quarantined().empty()) << "seen there once";
+  h.pass_for(seconds(15));
+  EXPECT_EQ(h.supervisor().quarantined().size(), 1U);
 }
 
 TEST(SupervisorDevices, AStopLeavesBehindWhatIsStuck) {

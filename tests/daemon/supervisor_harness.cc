@@ -189,7 +189,8 @@ void SupervisorHarness::act(Action& action, std::vector<Event>& events) {
     events.emplace_back(DevicesFound{devices});
   } else if (auto* look = std::get_if<LookAtProcess>(&action)) {
     EXPECT_TRUE(alive.contains(look->child));
-    events.emplace_back(ProcessSeen{look->child, {.letter = process_letter, .wait_channel = {}}});
+    events.emplace_back(
+        ProcessSeen{look->child, {.letter = process_letter, .wait_channel = wait_channel}});
   } else if (auto* abandon = std::get_if<Abandon>(&action)) {
     EXPECT_EQ(alive.erase(abandon->child), 1U);
     abandoned.insert(abandon->child);

@@ -111,6 +111,7 @@ class SupervisorHarness {
   std::optional<Error> spawn_error;
   std::vector<Device> devices;  // that ranks run on; none: the CPU
   char process_letter = 'S';    // of those that are looked at
+  std::string wait_channel;
   std::set<ChildId> abandoned;
   Bytes memory_available = 0;  // in the next plans
   Tokens context_length = 0;   // in the next plans
