@@ -88,7 +88,10 @@ void Cohort::start(std::int64_t incarnation, TimePoint now, Actions& out) {
   figures_ = {};
   marks_.clear();
   endpoint_ = plimsoll::request_endpoint(setup_.runtime, setup_.replica, incarnation_);
-  out.emplace_back(CreateSegment{setup_.replica, incarnation_, setup_.plan->tp});
+  out.emplace_back(CreateSegment{.replica = setup_.replica,
+                                 .incarnation = incarnation_,
+                                 .ranks = setup_.plan->tp,
+                                 .connects_ranks = has_cuda_kernels()});
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
     workers_[rank] = Worker{};
     workers_[rank].words.rank = static_cast<std::int64_t>(rank);

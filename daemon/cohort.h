@@ -154,6 +154,7 @@ class Cohort {
 
   const Options& options() const { return setup_.plan->options.values; }
   Duration ping_interval() const;
+  bool has_cuda_kernels() const;  // its ranks, on GPUs or on the CPU
   void kill_all(int signal, Actions& out);
   void rest_lost(std::int64_t rank, const std::string& what);
   void look_at_stuck(TimePoint now, Actions& out);

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "daemon/cohort.h"
+#include "daemon/quarantine.h"
+#include "shared/options/device_choice.h"
 
 namespace plimsoll {
 namespace {
@@ -38,6 +40,13 @@ bool is_of_files(std::string_view function) {
 std::string Cohort::device_of(std::int64_t rank) const {
   const auto at = static_cast<std::size_t>(index() * plan().tp + rank);
   return at < plan().memory.ranks.size() ? plan().memory.ranks[at].device_uuid : "";
+}
+
+bool Cohort::has_cuda_kernels() const {
+  const std::string device = device_of(0);
+  if (!device.empty()) return !device.starts_with(kSimulatedName);
+  const Result<DeviceChoice> choice = parse_device_choice(options().devices);
+  return choice && choice->kind == DeviceKind::cuda_host;
 }
 
 // No process of it is left; of what it died, if of anything, has been said.

@@ -367,7 +367,7 @@ void Daemon::act(CreateSegment&& action) {
     return Segment{.block = std::move(block),
                    .view = view,
                    .incarnation = action.incarnation,
-                   .sockets = TRY(connect_ranks(shape.ranks))};
+                   .sockets = TRY(connect_ranks(action.connects_ranks ? shape.ranks : 0))};
   };
   Result<Segment> segment = create();
   if (segment) {
@@ -418,8 +418,10 @@ Result<std::int64_t> Daemon::spawn(const ChildId& child) {
       cohort == nullptr ? -1 : weights_.block_of(cohort->plan(), cohort->index(), child.rank);
   if (weights >= 0) start.descriptors.push_back({"weights", weights});
   const Segment& segment = segments_.at(child.replica);
-  for (const UniqueFd& socket : segment.sockets.at(static_cast<std::size_t>(child.rank))) {
-    start.descriptors.push_back({"peer", socket.get()});
+  if (!segment.sockets.empty()) {
+    for (const UniqueFd& socket : segment.sockets.at(static_cast<std::size_t>(child.rank))) {
+      start.descriptors.push_back({"peer", socket.get()});
+    }
   }
   start.descriptors.push_back({"segment", segment.block.fd()});
   return children_.start(start);

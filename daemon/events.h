@@ -128,6 +128,7 @@ struct CreateSegment {
   std::int64_t replica = 0;
   std::int64_t incarnation = 0;
   std::int64_t ranks = 0;
+  bool connects_ranks = false;  // with a socket between every two, as their number squared
 };
 struct AbortSegment {
   std::int64_t replica = 0;

@@ -122,6 +122,25 @@ TEST_F(CohortTest, TheSegmentIsMadeBeforeTheRanksAndDroppedAfterThem) {
   EXPECT_FALSE(cohort.take_cause()) << "each cause once";
 }
 
+// 64 ranks would have 4,032 descriptors of them, and CPU ranks never look at one.
+TEST_F(CohortTest, OnlyRanksWithCudaKernelsHaveSocketsBetweenThem) {
+  const auto connects = [&] {
+    out_.clear();
+    Cohort cohort = this->cohort();
+    cohort.start(1, kStart, out_);
+    return std::get<CreateSegment>(out_.at(0)).connects_ranks;
+  };
+  EXPECT_FALSE(connects()) << "CPUs";
+  plan_.options.values.devices = "cuda:host";
+  EXPECT_TRUE(connects());
+  plan_.options.values.devices = "auto";
+  plan_.memory.ranks.resize(8);
+  for (RankPlan& rank : plan_.memory.ranks) rank.device_uuid = "GPU-1";
+  EXPECT_TRUE(connects());
+  for (RankPlan& rank : plan_.memory.ranks) rank.device_uuid = "simulated-0";
+  EXPECT_FALSE(connects());
+}
+
 // The connection may have broken with the message on its way.
 TEST_F(CohortTest, WhatARankMayHaveMissedIsSaidAgainWhenItSaysHelloAgain) {
   Cohort cohort = this->cohort();
