@@ -11,9 +11,6 @@
 namespace plimsoll {
 namespace {
 
-// How much longer than another rank one may take to load.
-constexpr Duration kLoadSkewMax = seconds(1800);
-
 Status place(Arena& arena, Term term, const std::string& purpose, TensorView& view) {
   const Bytes bytes = view.rows * view.cols * static_cast<Bytes>(sizeof(float));
   view.data = TRY(arena.take(term, bytes, purpose)).data();
@@ -136,14 +133,14 @@ Status Engine::prepare_device(const EngineParts& parts) {
   cache_->has_null_block = true;
   const bool is_alone = parts.collective->size() == 1;
   const bool records =
-      parts.backend->can_record() && (is_alone || parts.collective->is_on_device());
+      parts.backend->can_record() && (is_alone || parts.collective->can_be_recorded());
   const std::int64_t largest =
       records
           ? std::min({parts.recorded_rows_max, parts.limits.rows_max, parts.limits.logit_rows_max})
           : 0;
   if (largest > 0) {
     // The ranks' first steps, which wait for each other on their devices.
-    if (!is_alone) TRY(parts.collective->await_peers(kLoadSkewMax));
+    if (!is_alone) TRY(parts.collective->await_peers(kPeersPatience));
     recorder_ = TRY(StepRecorder::create({.backend = parts.backend,
                                           .decoder = decoder_.get(),
                                           .cache = cache_.get(),

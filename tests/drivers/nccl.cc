@@ -1,9 +1,13 @@
 // A library with the functions of NCCL that worker/collective/nccl_api.h names, over memory that
 // the ranks' processes share and the streams of cuda_driver.cc: sums in rank order.
 //
-// FAKE_NCCL_VERSION: what it says it is; FAKE_NCCL_FAIL: "SYMBOL RESULT" fails that function.
+// FAKE_NCCL_VERSION: what it says it is; FAKE_NCCL_FAIL: "SYMBOL RESULT" fails that function;
+// FAKE_NCCL_ABORT_WAITS: an abort ends once that file is there (or after a bound), as NVIDIA's
+// waits for graphs; FILE.begun and FILE.ended say how far it is. To use a communicator after its
+// abort ends the process.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +37,8 @@ namespace {
 constexpr int kRanksMax = 8;
 constexpr std::size_t kSlot = 4096;  // sums of one exchange
 constexpr int kLaunchFailed = 719;
+constexpr std::uint32_t kAlive = 0x6c616d70;
+constexpr auto kAbortBound = std::chrono::seconds(20);
 
 struct Meeting {
   std::atomic<std::uint32_t> joined;
@@ -56,6 +62,7 @@ struct ncclComm {
   int ranks = 0;
   int rank = 0;
   std::uint64_t epoch = 0;
+  std::uint32_t magic = kAlive;
 };
 
 namespace {
@@ -66,6 +73,17 @@ Meeting* open_meeting(const NcclUniqueId& id) {
   void* map = ::mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   ::close(fd);
   return map == MAP_FAILED ? nullptr : static_cast<Meeting*>(map);
+}
+
+void touch(const std::string& file) {
+  ::close(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+}
+
+// What NVIDIA's would do with one that is freed is not known: here the process ends.
+void check_alive(const ncclComm& comm) {
+  if (comm.magic == kAlive) return;
+  std::fputs("fake NCCL: a communicator was used after its abort\n", stderr);
+  std::abort();
 }
 
 // One exchange of at most kSlot sums, by all ranks.
@@ -135,6 +153,7 @@ EXPORT NcclResult ncclCommInitRankConfig(ncclComm** comm, int ranks, NcclUniqueI
 }
 
 EXPORT NcclResult ncclCommGetAsyncError(ncclComm* comm, NcclResult* result) {
+  check_alive(*comm);
   *result = injected("ncclCommGetAsyncError");
   const bool is_there = comm->meeting->joined.load() >= static_cast<std::uint32_t>(comm->ranks);
   if (*result == 0 && !is_there) *result = plimsoll::kNcclInProgress;
@@ -143,12 +162,23 @@ EXPORT NcclResult ncclCommGetAsyncError(ncclComm* comm, NcclResult* result) {
 
 // What runs may still look at it.
 EXPORT NcclResult ncclCommAbort(ncclComm* comm) {
+  check_alive(*comm);
+  comm->magic = 0;
   comm->meeting->aborted.store(1);
+  if (const char* file = std::getenv("FAKE_NCCL_ABORT_WAITS"); file != nullptr) {
+    touch(file + std::string(".begun"));
+    const auto until = std::chrono::steady_clock::now() + kAbortBound;
+    while (::access(file, F_OK) != 0 && std::chrono::steady_clock::now() < until) {
+      std::this_thread::yield();
+    }
+    touch(file + std::string(".ended"));
+  }
   return injected("ncclCommAbort");
 }
 
 EXPORT NcclResult ncclAllReduce(const void* from, void* to, std::size_t count, int type,
                                 int operation, ncclComm* comm, void* stream) {
+  check_alive(*comm);
   if (const NcclResult result = injected("ncclAllReduce"); result != 0) return result;
   const bool is_known = from == to && type == plimsoll::kNcclFloat64 &&
                         operation == plimsoll::kNcclSum && stream != nullptr;

@@ -19,6 +19,9 @@ namespace plimsoll {
 
 class Tunable;
 
+// How much longer than another rank one may take before they meet: to load, or to touch its KV.
+constexpr Duration kPeersPatience = seconds(1800);
+
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -29,6 +32,8 @@ class Collective {
   // Whether all_reduce_add takes tensors of the device's memory, and only enqueues; `gather` always
   // takes this process's.
   virtual bool is_on_device() const { return false; }
+  // Whether recordings may have its all_reduce_add.
+  virtual bool can_be_recorded() const { return false; }
 
   // accumulate += partial of rank 0 + partial of rank 1 + …: the sum of the partials first, in rank
   // order, then the residual, all in f64 and rounded once; the same bits on every rank whose

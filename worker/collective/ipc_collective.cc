@@ -24,6 +24,7 @@ class IpcCollective final : public Collective {
   int size() const override { return parts_.segment.ranks(); }
   std::string_view name() const override { return parts_.norms == nullptr ? "ipc" : "fused"; }
   bool is_on_device() const override { return true; }
+  bool can_be_recorded() const override { return true; }
 
   Status all_reduce_add(SumsView partial, TensorView accumulate) override;
   Status all_reduce_add_norm(SumsView partial, TensorView accumulate,
@@ -85,7 +86,7 @@ Status IpcCollective::open_buffers() {
   cuda::DeviceRuntime& runtime = *parts_.runtime;
   auto own = TRY(runtime.allocate_shared(parts_.buffer_bytes, "the collective's buffer"));
   PeerFds handles = TRY(exchange_descriptors(parts_.sockets, rank(), own.handle.get(),
-                                             parts_.segment, parts_.deadline));
+                                             parts_.segment, parts_.exchange_deadline));
   for (int peer = 0; peer < size(); ++peer) {
     const std::span<std::byte> memory =
         peer == rank()

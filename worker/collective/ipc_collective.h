@@ -29,7 +29,8 @@ struct IpcCollectiveParts {
   PeerFds sockets;
   Bytes buffer_bytes = 0;  // that the plan has for it
   cuda::PeerLink link = cuda::PeerLink::pcie;
-  Duration deadline = seconds(60);  // for a peer to come to a call
+  Duration deadline = seconds(60);           // for a peer to come to a call
+  Duration exchange_deadline = seconds(60);  // for all to have shared their buffers
 };
 
 // Waits for all ranks to have shared their buffers. REQUIRES: the runtime outlives the collective,

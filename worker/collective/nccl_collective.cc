@@ -67,7 +67,7 @@ class NcclCollective final : public Collective {
   std::condition_variable changed_;
   // Under the mutex:
   NcclComm comm_ = nullptr;
-  bool is_aborted_ = false;  // the communicator is
+  bool is_aborted_ = false;  // the communicator is, or is being: nobody else may use it
   bool ends_ = false;
   std::thread watcher_;
 };
@@ -98,8 +98,8 @@ Result<NcclUniqueId> NcclCollective::share_id() {
     if (made != kNcclSuccess) return library_.error(made, "make NCCL's id", nullptr);
     std::memcpy(own.bytes().data(), &id, sizeof id);
   }
-  PeerFds received =
-      TRY(exchange_descriptors(parts_.sockets, rank(), own.fd(), parts_.segment, parts_.deadline));
+  PeerFds received = TRY(exchange_descriptors(parts_.sockets, rank(), own.fd(), parts_.segment,
+                                              parts_.exchange_deadline));
   parts_.sockets.clear();
   if (rank() == 0) return id;
   const SharedBlock block =
@@ -143,6 +143,7 @@ Status NcclCollective::finish(NcclResult result, const std::string& attempted) {
       return timed_out(reason);
     }
     changed_.wait_for(lock, kPollEvery);
+    if (is_aborted_) break;  // just then, and freed
     if (const NcclResult asked = library_.api().async_error(comm_, &result);
         asked != kNcclSuccess) {
       return library_.error(asked, attempted, comm_);
@@ -185,8 +186,11 @@ void NcclCollective::watch() {
     changed_.wait_for(lock, kWatchEvery);
     if (is_aborted_) return;
     if (!parts_.segment.aborted()) continue;
-    (void)library_.api().abort(comm_);
-    is_aborted_ = true;
+    is_aborted_ =
+        true;  // first, and without the mutex: calls fail meanwhile, however long it takes
+    const NcclComm comm = comm_;
+    lock.unlock();
+    (void)library_.api().abort(comm);
     return;
   }
 }

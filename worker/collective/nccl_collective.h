@@ -4,7 +4,8 @@
 // The sum over ranks is NCCL's, in f64 and in whatever order it takes, the same on every rank; a
 // kernel of ours then adds it and rounds once. Nothing blocks without end: the communicator is made
 // without blocking, and a thread aborts it when the segment is aborted, by a rank or by the daemon,
-// which watches that steps end.
+// which watches that steps end. Steps with it are not recorded: NCCL's abort waits until the graphs
+// that have its kernels are gone, which are other objects'.
 #pragma once
 
 #include <memory>
@@ -25,8 +26,9 @@ struct NcclCollectiveParts {
   cuda::DeviceRuntime* runtime = nullptr;
   PeerFds sockets;
   std::string library = "libnccl.so.2";
-  int channels = 2;                 // at most; each takes 12 MiB a connection
-  Duration deadline = seconds(60);  // for all ranks to come, and for a call to be taken
+  int channels = 2;                          // at most; each takes 12 MiB a connection
+  Duration deadline = seconds(60);           // for all ranks to come, and for a call to be taken
+  Duration exchange_deadline = seconds(60);  // for all ranks to have the id
 };
 
 // Waits for all ranks. REQUIRES: the runtime outlives the collective, and the segment both. Errors:

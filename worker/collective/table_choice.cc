@@ -18,6 +18,7 @@ Result<std::optional<ChosenTable>> choose_table(Collective& collective,
     chosen = ChosenTable{.table = table_of_one(std::string(collective.name()), "its own way")};
     return chosen;
   }
+  TRY(collective.await_peers(kPeersPatience));  // a call would give them the deadline of a step
   if (kept && is_table_of(*kept, *tunable) &&
       TRY(verify_table(collective, *tunable, *kept, setup))) {
     chosen = ChosenTable{.table = *kept, .is_kept = true};

@@ -18,6 +18,7 @@ struct ChosenTable {
 
 // A kept table is only checked; without one, or where it is not right any more, all ranks test what
 // there is. From then on the collective goes by the result, which is the same on all of them.
+// Before, it waits for a rank that has much more memory to touch than the others.
 // One that has nothing to choose from has a table of one row. nullopt: one rank. Errors: of the
 // collective; internal: nothing is right.
 Result<std::optional<ChosenTable>> choose_table(Collective& collective,

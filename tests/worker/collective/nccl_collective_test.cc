@@ -1,7 +1,11 @@
 // The collective over NCCL's functions, by the libraries of tests/drivers in the place of NVIDIA's.
 #include "worker/collective/nccl_collective.h"
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +18,7 @@
 #include "tests/kernels/cuda/driver_library.h"
 #include "tests/kernels/stored_matrix.h"
 #include "tests/support/run_ranks.h"
+#include "tests/support/temp_folder.h"
 #include "tests/worker/collective/ipc_sockets.h"
 #include "worker/collective/shm_collective.h"
 
@@ -130,6 +135,7 @@ TEST(DriverNccl, ARankThatNeverComesEndsTheStartAtTheDeadline) {
       return;
     }
     const auto runtime = make_runtime();
+    // The deadline is not that of the id, which waits for the other process to be there.
     const auto collective = group.join(0, *runtime, milliseconds(300));
     ASSERT_FALSE(collective);
     EXPECT_EQ(collective.error().code, Code::timed_out);
@@ -159,6 +165,67 @@ TEST(DriverNccl, AnAbortOfTheSegmentEndsACallThatAPeerDoesNotJoin) {
     EXPECT_NE(met.error().message.find("rank 1 died of signal 9"), std::string::npos)
         << met.error().message;
     EXPECT_FALSE(tensors.add(**collective));
+  })));
+}
+
+TEST(DriverNccl, NoStepWithItIsRecorded) {
+  Group group(2);
+  EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
+    const auto runtime = make_runtime();
+    const auto collective = group.join(rank, *runtime);
+    ASSERT_TRUE(collective) << collective.error().message;
+    EXPECT_TRUE((*collective)->is_on_device());
+    EXPECT_FALSE((*collective)->can_be_recorded()) << "its abort would wait for the graphs";
+    ASSERT_TRUE((*collective)->barrier());
+  })));
+}
+
+TEST(DriverNccl, CallsFailAtOnceWhileAnAbortOfNcclsTakesItsTime) {
+  const TempFolder folder;
+  const std::string go_on = (folder.path() / "go-on").string();
+  Group group(2);
+  EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
+    const auto runtime = make_runtime();
+    if (rank == 0) ::setenv("FAKE_NCCL_ABORT_WAITS", go_on.c_str(), 1);
+    const auto collective = group.join(rank, *runtime);
+    ASSERT_TRUE(collective) << collective.error().message;
+    (void)(*collective)->barrier();  // it may see the abort that comes behind it
+    if (rank == 1) {
+      group.segment().abort("rank 1 died of signal 9");
+      return;
+    }
+    const TimePoint until = now() + seconds(20);
+    while (!std::filesystem::exists(go_on + ".begun") && now() < until) std::this_thread::yield();
+    const Status met = (*collective)->barrier();
+    ASSERT_FALSE(met);
+    EXPECT_NE(met.error().message.find("rank 1 died of signal 9"), std::string::npos)
+        << met.error().message;
+    EXPECT_TRUE(std::filesystem::exists(go_on + ".begun"));
+    EXPECT_FALSE(std::filesystem::exists(go_on + ".ended")) << "it has waited for the abort";
+    std::ofstream{go_on};
+  })));
+}
+
+// NCCL is asked every millisecond whether it has taken a call; aborted meanwhile, it is freed.
+TEST(DriverNccl, ACommunicatorThatWasAbortedIsNotAskedAnyMore) {
+  Group group(2);
+  EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
+    const auto runtime = make_runtime();
+    const auto collective = group.join(rank, *runtime);
+    ASSERT_TRUE(collective) << collective.error().message;
+    // Before the abort may come, whose thread looks at variables too.
+    if (rank == 0) ::setenv("FAKE_NCCL_FAIL", "ncclCommGetAsyncError 7", 1);
+    (void)(*collective)->barrier();  // it may see the abort that comes behind it
+    if (rank == 1) {
+      group.segment().abort("rank 1 died of signal 9");
+      return;
+    }
+    Tensors tensors(*runtime, 0, 1);
+    const Status added = tensors.add(**collective);
+    EXPECT_TRUE(runtime->synchronize()) << "what was taken all the same ends";
+    ASSERT_FALSE(added);
+    EXPECT_NE(added.error().message.find("rank 1 died of signal 9"), std::string::npos)
+        << added.error().message;
   })));
 }
 

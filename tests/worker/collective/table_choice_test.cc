@@ -1,5 +1,6 @@
 #include "worker/collective/table_choice.h"
 
+#include <array>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -8,6 +9,7 @@
 
 #include "shared/base/shared_block.h"
 #include "worker/collective/shm_collective.h"
+#include "worker/collective/tunable.h"
 
 namespace plimsoll {
 namespace {
@@ -87,6 +89,36 @@ class Plain : public Collective {
  private:
   int size_;
 };
+
+// As a shm collective is, with a peer that is late: whatever else it is called for fails otherwise.
+class Late : public Plain, public Tunable {
+ public:
+  Late() : Plain(2) {}
+  Status await_peers(Duration patience) override {
+    patience_ = patience;
+    return unavailable("late");
+  }
+  Tunable* tunable() override { return this; }
+  std::string_view backend() const override { return "shm"; }
+  std::span<const std::string_view> algorithms() const override { return kAlgorithms; }
+  void use(const BackendTable&) override {}
+  Duration patience() const { return patience_; }
+
+ private:
+  static constexpr std::array<std::string_view, 1> kAlgorithms = {"one-shot"};
+  Duration patience_ = Duration(0);
+};
+
+TEST(TableChoice, ARankThatTouchesMoreMemoryIsWaitedForBeforeAnythingWithADeadline) {
+  const std::optional<BackendTable> tables[] = {std::nullopt, table_of_one("shm", "one-shot")};
+  for (const std::optional<BackendTable>& kept : tables) {
+    Late collective;
+    const auto chosen = choose_table(collective, kept, kSetup);
+    ASSERT_FALSE(chosen);
+    EXPECT_EQ(chosen.error().message, "late");
+    EXPECT_EQ(collective.patience(), kPeersPatience);
+  }
+}
 
 TEST(TableChoice, WhereThereIsNothingToChooseRanksSayWhatTheyHave) {
   Plain collective(2);
