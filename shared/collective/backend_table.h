@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-enum class TestState { right, wrong, hung };
+enum class TestState { right, wrong };
 const char* test_state_name(TestState state);
 
 // One algorithm at one size.
@@ -57,8 +57,8 @@ struct BackendTable {
   bool operator==(const BackendTable&) const = default;
 };
 
-// The first algorithm is the one that is kept unless another is a tenth faster. Who is wrong or
-// hangs at any size is not taken for any. Errors: Code::internal: none is right.
+// The first algorithm is the one that is kept unless another is a tenth faster. Who is wrong at
+// any size is not taken for any. Errors: Code::internal: none is right.
 Result<BackendTable> select_table(std::string backend, std::span<const AlgorithmTest> tests);
 // Without a choice.
 BackendTable table_of_one(std::string backend, std::string algorithm);

@@ -153,10 +153,9 @@ std::string collective_choice_text(const OptionSet& options) {
   };
   const Options& values = options.values;
   const bool is_off = values.disable_custom_all_reduce == "on";
-  std::string text =
-      values.collective == "auto"
-          ? std::string("auto: by size, what the test at start finds right and fastest")
-          : fmt::format("{} ({})", values.collective, of("collective"));
+  std::string text = values.collective == "auto"
+                         ? std::string(is_off ? "auto: nccl" : "auto: fused, by fixed thresholds")
+                         : fmt::format("{} ({})", values.collective, of("collective"));
   if (is_off) text += fmt::format("; no kernels of ours ({})", of("disable-custom-all-reduce"));
   return text;
 }

@@ -167,8 +167,9 @@ constexpr std::array<OptionRow, 39> kTable = {{
      .kind = OptionKind::word,
      .words = kCollectives,
      .effect = Effect::rolling,
-     .help = "What the ranks of a replica exchange sums through; auto: by size, what a test at "
-             "start finds right and fastest."},
+     .help = "What the ranks of a replica exchange sums through; auto: on CPUs shm, by size what a "
+             "test at start finds right and fastest; on GPUs fused, or nccl with "
+             "--disable-custom-all-reduce."},
     {.name = "disable-custom-all-reduce",
      .group = "Layout",
      .field = &Options::disable_custom_all_reduce,

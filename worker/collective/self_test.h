@@ -3,7 +3,8 @@
 //
 // All ranks call it with the same arguments, and all get the same result: what each has found goes
 // round through the collective itself, by its first algorithm. It takes `budget` or a little more:
-// sizes that it does not get to are those of the table's last row.
+// sizes that it does not get to are those of the table's last row. An algorithm that hangs ends the
+// start, at the collective's deadline, with the call and the rank that did not join it.
 #pragma once
 
 #include <cstdint>

@@ -51,14 +51,6 @@ TEST(BackendTable, WhoIsWrongAtOneSizeIsTakenForNone) {
   EXPECT_EQ(table.left_out[0].why, "wrong at 4.0 KiB: 3 of 512 values");
 }
 
-TEST(BackendTable, WhoHangsIsLeftOutWithHowLongItWasWaitedFor) {
-  AlgorithmTest hung = test_of("two-shot", {0.1});
-  hung.sizes.push_back({.bytes = 4096, .state = TestState::hung, .us = 250'000});
-  const BackendTable table = selected({test_of("one-shot", {1, 4, 16}), hung});
-  ASSERT_EQ(table.left_out.size(), 1U);
-  EXPECT_EQ(table.left_out[0].why, "hung at 4.0 KiB: no end within 250 ms");
-}
-
 TEST(BackendTable, WhereTheFirstIsWrongTheSecondIsTaken) {
   AlgorithmTest first = test_of("one-shot", {1});
   first.sizes[0].state = TestState::wrong;
@@ -71,12 +63,12 @@ TEST(BackendTable, WhereNoneIsRightThatIsAnErrorWithEveryReason) {
   AlgorithmTest first = test_of("one-shot", {1});
   AlgorithmTest second = test_of("two-shot", {1});
   first.sizes[0].state = TestState::wrong;
-  second.sizes[0].state = TestState::hung;
+  second.sizes[0].state = TestState::wrong;
   const auto table = select_table("shm", std::vector<AlgorithmTest>{first, second});
   ASSERT_FALSE(table);
   EXPECT_EQ(table.error().code, Code::internal);
   EXPECT_NE(table.error().message.find("one-shot: wrong"), std::string::npos);
-  EXPECT_NE(table.error().message.find("two-shot: hung"), std::string::npos);
+  EXPECT_NE(table.error().message.find("two-shot: wrong"), std::string::npos);
   EXPECT_FALSE(select_table("shm", {}));
 }
 
@@ -105,10 +97,10 @@ TEST(BackendTable, TheHashIsOfWhatRanksMustAgreeOn) {
 }
 
 TEST(BackendTable, JsonReadsBackAsTheSameTable) {
-  AlgorithmTest hung = test_of("two-shot", {0.1});
-  hung.sizes[0].state = TestState::hung;
+  AlgorithmTest wrong = test_of("two-shot", {0.1});
+  wrong.sizes[0].state = TestState::wrong;
   for (const BackendTable& table :
-       {selected({test_of("one-shot", {1, 4, 16, 64}), test_of("other", {3, 6, 12, 30}), hung}),
+       {selected({test_of("one-shot", {1, 4, 16, 64}), test_of("other", {3, 6, 12, 30}), wrong}),
         table_of_one("nccl", "ring")}) {
     const auto again = table_from_json(*parse_json(dump_json(table_to_json(table))));
     ASSERT_TRUE(again) << again.error().message;

@@ -133,9 +133,8 @@ TEST(CollectiveChoice, TheChoiceSaysWhereItIsFrom) {
   OptionSet options;
   options.values.disable_custom_all_reduce = "on";
   options.origins["disable-custom-all-reduce"] = {Source::file, "plimsoll.conf:3"};
-  EXPECT_EQ(collective_choice_text(options),
-            "auto: by size, what the test at start finds right and fastest; no kernels of ours "
-            "(plimsoll.conf:3)");
+  EXPECT_EQ(collective_choice_text(options), "auto: nccl; no kernels of ours (plimsoll.conf:3)");
+  EXPECT_EQ(collective_choice_text(OptionSet()), "auto: fused, by fixed thresholds");
 }
 
 }  // namespace
