@@ -144,8 +144,10 @@ std::vector<DeviceFault> DeviceHealth::examine() {
     if (one.has_failed) continue;
     const std::size_t before = faults.size();
     NvmlMemory memory{};
-    if (api_->memory(one.handle, &memory) == kNvmlGpuIsLost) {
-      faults.push_back({one.uuid, "the driver has lost it"});
+    if (const NvmlReturn result = api_->memory(one.handle, &memory); is_out_of_use(result)) {
+      faults.push_back({one.uuid, result == kNvmlGpuIsLost
+                                      ? "the driver has lost it"
+                                      : "the driver does nothing with it until it is reset"});
       one.has_failed = true;
       continue;
     }

@@ -36,8 +36,8 @@ Bytes to_bytes(std::uint64_t value) {
 
 class Reader {
  public:
-  Reader(const NvmlApi& api, Bytes host_available, const fs::path& root)
-      : api_(api), host_available_(host_available), root_(root) {}
+  Reader(const NvmlApi& api, Bytes host_available, const fs::path& root, LostGpus lost)
+      : api_(api), host_available_(host_available), root_(root), lost_(lost) {}
 
   Result<NvmlDevices> read() {
     unsigned count = 0;
@@ -48,15 +48,18 @@ class Reader {
     for (unsigned i = 0; i < std::min(count, kDevicesMax); ++i) {
       NvmlHandle handle = nullptr;
       const NvmlReturn opened = api_.device_at(i, &handle);
-      if (opened == kNvmlGpuIsLost || is_lost(handle)) {
-        Device lost;
-        lost.name = fmt::format("GPU {}", i);
-        found.devices.push_back(std::move(lost));
+      const std::size_t before = found.devices.size();
+      const bool is_gone = is_out_of_use(opened) || is_lost(handle);
+      Status added;
+      if (!is_gone) added = check(opened, fmt::format("open GPU {}", i));
+      if (!is_gone && added) added = add(handle, i, found.devices);
+      if (!added && lost_ == LostGpus::refused) return added.error();
+      if (is_gone || !added) {
+        found.devices.resize(before);
+        found.devices.emplace_back().name = fmt::format("GPU {}", i);
         continue;
       }
-      TRY(check(opened, fmt::format("open GPU {}", i)));
       all_linked = all_linked && has_link(handle);
-      TRY(add(handle, i, found.devices));
       handles.push_back(handle);
     }
     if (all_linked) found.link = DeviceLink::nvlink;
@@ -75,7 +78,7 @@ class Reader {
 
   bool is_lost(NvmlHandle handle) const {
     NvmlMemory memory{};
-    return handle != nullptr && api_.memory(handle, &memory) == kNvmlGpuIsLost;
+    return handle != nullptr && is_out_of_use(api_.memory(handle, &memory));
   }
 
   // The GPU, or where it is cut, each of its slices.
@@ -288,29 +291,31 @@ class Reader {
   const NvmlApi& api_;
   Bytes host_available_;
   fs::path root_;
+  LostGpus lost_;
 };
 
 }  // namespace
 
-Result<NvmlDevices> read_nvml(const NvmlApi& api, Bytes host_available, const fs::path& root) {
+Result<NvmlDevices> read_nvml(const NvmlApi& api, Bytes host_available, const fs::path& root,
+                              LostGpus lost) {
   const NvmlReturn started = api.init();
   if (started != kNvmlSuccess) {
     const char* text = api.error_text(started);
     return unavailable(fmt::format("ask the NVIDIA driver for GPUs: {}",
                                    text == nullptr ? std::to_string(started) : text));
   }
-  Result<NvmlDevices> found = Reader(api, host_available, root).read();
+  Result<NvmlDevices> found = Reader(api, host_available, root, lost).read();
   api.shutdown();
   return found;
 }
 
-Result<NvmlDevices> query_nvml(Bytes host_available) {
+Result<NvmlDevices> query_nvml(Bytes host_available, LostGpus lost) {
   const Result<NvmlLibrary> library = NvmlLibrary::open();
   if (!library) {
     if (library.error().code == Code::not_found) return NvmlDevices{};
     return library.error();
   }
-  return read_nvml(library->api(), host_available);
+  return read_nvml(library->api(), host_available, "/", lost);
 }
 
 }  // namespace plimsoll

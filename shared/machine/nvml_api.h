@@ -15,6 +15,11 @@ constexpr NvmlReturn kNvmlSuccess = 0;
 constexpr NvmlReturn kNvmlInsufficientSize = 7;
 constexpr NvmlReturn kNvmlTimeout = 10;
 constexpr NvmlReturn kNvmlGpuIsLost = 15;
+constexpr NvmlReturn kNvmlResetRequired = 16;
+// Nothing can be asked of such a GPU, nor done on it.
+constexpr bool is_out_of_use(NvmlReturn result) {
+  return result == kNvmlGpuIsLost || result == kNvmlResetRequired;
+}
 
 using NvmlEventSet = void*;
 constexpr std::uint64_t kNvmlEventDoubleBitEcc = 0x2;

@@ -90,7 +90,7 @@ Status leave_lost(LostGpus lost, Machine& machine) {
 
 // All that our kernels run on; none is no mistake.
 Status take_gpus(LostGpus lost, Machine& machine) {
-  Result<NvmlDevices> found = query_nvml(machine.memory_available);
+  Result<NvmlDevices> found = query_nvml(machine.memory_available, lost);
   if (!found) {
     return "devices: auto looks for GPUs (--devices cpu does not): " + std::move(found.error());
   }
@@ -103,12 +103,12 @@ Status take_gpus(LostGpus lost, Machine& machine) {
   return leave_lost(lost, machine);
 }
 
-Status find_gpus(const Options& options, Machine& machine) {
+Status find_gpus(const Options& options, LostGpus lost, Machine& machine) {
   if (!options.machine.empty()) {
     if (!machine.devices.empty()) return {};
     return invalid(fmt::format("devices: {} describes no GPUs", options.machine));
   }
-  NvmlDevices found = TRY(query_nvml(machine.memory_available));
+  NvmlDevices found = TRY(query_nvml(machine.memory_available, lost));
   machine.devices = std::move(found.devices);
   machine.link = found.link;
   machine.peers = found.peers;
@@ -143,7 +143,7 @@ Result<Machine> find_machine(const Options& options, LostGpus lost) {
       machine.devices.clear();
       break;
     case DeviceKind::cuda:
-      TRY(find_gpus(options, machine));
+      TRY(find_gpus(options, lost, machine));
       TRY(choose_gpus(choice.gpus, machine));
       if (options.machine.empty()) TRY(leave_lost(lost, machine));
       break;

@@ -5,6 +5,7 @@
 
 #include "shared/base/result.h"
 #include "shared/machine/machine.h"
+#include "shared/machine/nvml.h"
 #include "shared/options/options.h"
 
 namespace plimsoll {
@@ -13,9 +14,6 @@ namespace plimsoll {
 // or the file of `--machine`. Machine::devices is empty where ranks run on the CPU.
 // Errors: those of reading; Code::invalid where a description has no devices of the kind; and
 // Code::unavailable where this machine has no GPU.
-// GPUs that their driver has lost are an error where they are chosen (unavailable), or are left
-// out.
-enum class LostGpus { refused, left_out };
 Result<Machine> find_machine(const Options& options, LostGpus lost = LostGpus::refused);
 
 // With as many simulated devices as there are ranks, where the options give their sizes; nullopt:

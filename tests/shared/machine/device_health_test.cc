@@ -177,6 +177,15 @@ TEST_F(DeviceHealthTest, WhatWasToldBeforeAnErrorIsNotForgotten) {
   EXPECT_EQ(faults[1].uuid, "GPU-1");
 }
 
+TEST_F(DeviceHealthTest, OneThatNeedsAResetIsFoundWhenItIsAskedFor) {
+  DeviceHealth health = start();
+  health.watch("GPU-1");
+  fake_.gpus[0].memory_result = kNvmlResetRequired;
+  const std::vector<DeviceFault> faults = health.examine();
+  ASSERT_EQ(faults.size(), 1U);
+  EXPECT_EQ(faults[0].what, "the driver does nothing with it until it is reset");
+}
+
 TEST_F(DeviceHealthTest, WhatOnlyAsksForAResetLaterIsNoFaultNow) {
   DeviceHealth health = start();
   health.watch("GPU-1");

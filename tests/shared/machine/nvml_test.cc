@@ -156,6 +156,25 @@ TEST_F(Nvml, AGpuThatIsLostKeepsItsNumberAndHasNoMemory) {
   EXPECT_EQ(found->devices[1].uuid, "GPU-2");
 }
 
+TEST_F(Nvml, AGpuThatNeedsAResetIsAsGoodAsLost) {
+  fake_.gpus[0].memory_result = kNvmlResetRequired;
+  const Result<NvmlDevices> found = read_nvml(fake_api(), 0);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->devices[0].memory_total, 0);
+  EXPECT_EQ(found->devices[1].uuid, "GPU-2");
+}
+
+TEST_F(Nvml, OneThatAnswersNothingKeepsNobodyFromTheOthersWhereItIsLeftOut) {
+  fake_.gpus[0].memory_result = 999;
+  EXPECT_FALSE(read_nvml(fake_api(), 0));
+  const Result<NvmlDevices> found = read_nvml(fake_api(), 0, "/", LostGpus::left_out);
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_EQ(found->devices.size(), 2U);
+  EXPECT_EQ(found->devices[0].memory_total, 0);
+  EXPECT_EQ(found->devices[0].uuid, "");
+  EXPECT_EQ(found->devices[1].uuid, "GPU-2");
+}
+
 TEST_F(Nvml, OneGpuWithoutALinkMakesTheMachinePcie) {
   fake_.gpus[0].has_link = false;
   EXPECT_EQ(read_nvml(fake_api(), 0)->link, DeviceLink::pcie);
