@@ -148,7 +148,6 @@ class Change(SystemTest):
             self.assertNotEqual(server.status()["router"]["pid"], router)
 
     @unless_sanitized
-    @unless_sanitized
     def test_another_host_of_the_same_port_takes_its_place(self):
         """First by the number that it has got already, with another host; then back."""
         with tempfile.TemporaryDirectory() as folder, Deployment(tiny_model(folder, seed=3)) as server:
