@@ -89,6 +89,9 @@ TEST_P(CudaHost, AModelHasTheLogitsOfTheCpu) {
   RecordProperty("worst", std::to_string(worst));
 }
 
+// ThreadSanitizer's fibres of two ranks' resident blocks take more mappings than a process may
+// have; it sees the kernels in all_reduce_test.
+#if !defined(__SANITIZE_THREAD__)
 TEST(CudaHostRanks, AddUpToTheLogitsOfTheCpuWithTheSameBitsFusedAndRecorded) {
   const TempFolder folder;
   TinyModel shape;
@@ -125,6 +128,7 @@ TEST(CudaHostRanks, AddUpToTheLogitsOfTheCpuWithTheSameBitsFusedAndRecorded) {
     EXPECT_EQ(got, first) << "other bits where norms are fused or steps recorded";
   }
 }
+#endif
 
 TEST(CudaHostStep, ASequenceHasTheSameLogitsWhateverElseIsInItsSteps) {
   const TempFolder folder;
