@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "shared/memory/binding_ranks.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/memory/search.h"
 #include "shared/memory/step_message.h"
@@ -214,8 +215,11 @@ Fit decide_with_defaults(const FitInputs& in) {
   return lowered.fits ? lowered : fit;
 }
 
+// Those that are looked at: all, or the few that decide.
+using Looked = FitInputs (*)(const FitInputs&);
+
 // Where the smallest devices are so much smaller, with the defaults of those.
-Fit decide_on_smaller(const FitInputs& in) {
+Fit decide_on_smaller(const FitInputs& in, Looked looked) {
   FitInputs smaller = in;
   smaller.step_tokens_default = in.smaller->step_tokens;
   smaller.graph_batch_default = in.smaller->graph_batch;
@@ -232,26 +236,32 @@ Fit decide_on_smaller(const FitInputs& in) {
     rank.budget -= in.smaller->above;
     rank.free_at_start -= in.smaller->above;
   }
-  return decide_with_defaults(smaller);
+  return decide_with_defaults(looked(smaller));
 }
-
-}  // namespace
 
 // A slightly larger device may have defaults that take more than it has more: until it has enough
 // for both, it keeps those of the smaller one, and no less KV.
-Fit decide_fit(const FitInputs& in) {
-  const Fit fit = decide_with_defaults(in);
+Fit decide(const FitInputs& in, Looked looked) {
+  FitInputs kept = looked(in);
+  const Fit fit = decide_with_defaults(kept);
   const bool is_all_given = in.chunked_prefill_size && in.cuda_graph_max_bs;
   if (!in.smaller || is_all_given || !takes_what_is_left(in)) return fit;
-  const Fit before = decide_on_smaller(in);
+  const Fit before = decide_on_smaller(in, looked);
   if (!before.fits || (fit.fits && fit.kv_blocks >= before.kv_blocks)) return fit;
-  FitInputs kept = in;
   kept.step_tokens_default = before.step.step_tokens_max;
   kept.graph_batch_default = in.smaller->graph_batch;
   Fit same =
       fit_of(kept, before.step.context_length, before.step.max_running_requests, Lowered::nothing);
   same.kv_blocks = std::min(same.kv_blocks, before.kv_blocks);
   return same.fits ? same : fit;
+}
+
+}  // namespace
+
+Fit decide_fit(const FitInputs& in) { return decide(in, binding_ranks); }
+
+Fit decide_fit_of_all(const FitInputs& in) {
+  return decide(in, [](const FitInputs& all) { return all; });
 }
 
 Fit least_fit(const FitInputs& in) {

@@ -90,6 +90,8 @@ struct Fit {
 };
 
 Fit decide_fit(const FitInputs& in);
+// The same with every rank looked at, each time: what binding_ranks.h is held against.
+Fit decide_fit_of_all(const FitInputs& in);
 
 // The least that these options allow: what decide_fit() falls back to before it gives up.
 Fit least_fit(const FitInputs& in);

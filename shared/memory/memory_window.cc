@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "shared/memory/binding_ranks.h"
 #include "shared/memory/layout_window.h"
 #include "shared/memory/rank_ledger.h"
 #include "shared/memory/search.h"
@@ -162,15 +163,16 @@ void add_total_tokens(const FitInputs& in, MemoryWindow& window) {
   window.options.push_back(std::move(total));
 }
 
-// Of ranks on devices, or where a rule is given.
-void add_rules(const FitInputs& in, MemoryWindow& window) {
+// Of ranks on devices, or where a rule is given. `all`: with every rank, of which others decide
+// with another utilization.
+void add_rules(const FitInputs& in, const FitInputs& all, MemoryWindow& window) {
   // The two fractions exclude each other.
   if (in.rule == KvRule::static_fraction || (in.on_devices && in.rule != KvRule::utilization)) {
     window.options.push_back(
         two_sided_window(in, *find_option("mem-fraction-static"), kFractionStep, set_fraction));
   }
   if (in.rule == KvRule::utilization || (in.on_devices && in.rule != KvRule::static_fraction)) {
-    window.options.push_back(two_sided_window(in, *find_option("gpu-memory-utilization"),
+    window.options.push_back(two_sided_window(all, *find_option("gpu-memory-utilization"),
                                               kFractionStep, set_utilization));
   }
   if (in.on_devices || in.rule == KvRule::bytes) {
@@ -217,9 +219,9 @@ const OptionWindow* MemoryWindow::open(std::string_view option) const {
 }
 
 MemoryWindow find_window(const PlanQuestion& question, const PlanProblem& problem) {
-  const FitInputs& in = problem.fit;
+  const FitInputs in = binding_ranks(problem.fit);
   MemoryWindow window;
-  add_rules(in, window);
+  add_rules(in, problem.fit, window);
   if (!in.on_devices) add_device_memory(problem, window);
   add_context(in, window);
   const OptionRow& requests = *find_option("max-running-requests");
@@ -241,7 +243,8 @@ MemoryWindow find_window(const PlanQuestion& question, const PlanProblem& proble
   return window;
 }
 
-std::optional<AutoChoice> find_auto_choice(const FitInputs& in) {
+std::optional<AutoChoice> find_auto_choice(const FitInputs& all) {
+  const FitInputs in = binding_ranks(all);
   FitInputs as_auto = in;
   as_auto.rule = KvRule::demand;
   const Fit fit = decide_fit(as_auto);

@@ -34,7 +34,8 @@ ModelSpec kimi_shape() {
   return model;
 }
 
-// No two devices have the same free memory, so that nothing can be counted once for several.
+// No two devices have the same size, free memory or context, so that nothing can be counted once for
+// several.
 Machine machine_of(std::int64_t devices) {
   Machine machine;
   machine.cpus = {0};
@@ -43,8 +44,9 @@ Machine machine_of(std::int64_t devices) {
   for (std::int64_t i = 0; i < devices; ++i) {
     Device device;
     device.name = "GPU";
-    device.memory_total = 96 * kGiB;
-    device.memory_free = 95 * kGiB - i * kMiB;
+    device.memory_total = 96 * kGiB - i * kMiB;
+    device.memory_free = 95 * kGiB - 3 * i * kMiB;
+    device.context = (500 + i % 97) * kMiB;
     device.compute_major = 12;
     device.multiprocessors = 188;
     machine.devices.push_back(device);
