@@ -7,12 +7,14 @@
 
 #include "shared/collective/link_cost.h"
 #include "shared/memory/memory_terms.h"
+#include "shared/memory/plan_problem.h"
 #include "shared/model/weight_share.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr Bytes kBf16 = 2;
+constexpr Bytes kBf16 = 2;                       // as servers add up
+constexpr Bytes kF64 = 8;                        // as our kernels do
 constexpr std::int64_t kReductionsPerLayer = 2;  // attention output, feed-forward output
 constexpr double kReached = 0.85;  // of its memory's rate: what kernels that read weights reach
 // Of a graph's nodes: with them 61 layers take the 1.5 ms beside reading and exchanging that
@@ -97,7 +99,8 @@ std::optional<StepForecast> step_of(const Machine& machine, const ModelSpec& mod
 }
 
 struct Sizes {
-  Bytes one, many, prefill;
+  Bytes row = 0;
+  Tokens prefill_tokens = 0;
 };
 
 template <typename Time>
@@ -105,9 +108,10 @@ BackendForecast forecast_of(std::string name, std::string about, std::string sou
                             const Sizes& sizes, Time time) {
   return {.name = std::move(name),
           .about = std::move(about),
-          .one = time(sizes.one),
-          .many = time(sizes.many),
-          .prefill = time(sizes.prefill),
+          .row_bytes = sizes.row,
+          .one = time(sizes.row),
+          .many = time(kForecastRequests * sizes.row),
+          .prefill = time(sizes.prefill_tokens * sizes.row),
           .source = std::move(source)};
 }
 
@@ -138,7 +142,7 @@ BackendForecast forecast_kind(CollectiveKind kind, const Machine& machine, std::
 // What is no backend of ours and yet worth knowing: NCCL told to use peer access, and what other
 // servers do.
 void add_others(const Machine& machine, std::int64_t ranks, const Sizes& sizes,
-                CollectiveForecast& forecast) {
+                const Sizes& of_servers, CollectiveForecast& forecast) {
   if (!has_peer_access(machine)) return;
   const PeerPath path = peer_path(machine);
   if (path == PeerPath::host_bridge || path == PeerPath::sockets) {
@@ -151,7 +155,7 @@ void add_others(const Machine& machine, std::int64_t ranks, const Sizes& sizes,
   const LinkCost link = link_cost(machine);
   forecast.backends.push_back(forecast_of(
       "pull", "what a custom all-reduce made for NVLink does over PCIe; not one of ours",
-      "fitted to 38 tokens/s of Kimi-K2.5 on 8 such cards", sizes,
+      "fitted to 38 tokens/s of Kimi-K2.5 on 8 such cards", of_servers,
       [&](Bytes bytes) { return many_block_pull(link, ranks, bytes); }));
 }
 
@@ -185,21 +189,23 @@ std::optional<CollectiveForecast> forecast_collectives(const Machine& machine,
   CollectiveForecast forecast{.choice = collective_choice_text(options),
                               .ranks = plan.tp,
                               .reductions = kReductionsPerLayer * model.layers,
-                              .row_bytes = model.hidden * kBf16,
+                              .value_bytes = runs_our_kernels(machine, model) ? kF64 : kBf16,
                               .prefill_tokens = plan.decisions.step_tokens_max};
-  forecast.link = fmt::format("{}, {}: {}", device_link_name(machine.link),
-                              peer_path_name(peer_path(machine)), link_cost(machine).source);
+  const std::string link = device_link_name(machine.link);
+  const std::string path = peer_path_name(peer_path(machine));
+  forecast.link =
+      fmt::format("{}: {}", path == link ? link : link + ", " + path, link_cost(machine).source);
   forecast.step = step_of(machine, model, plan, 1);
   forecast.step_many = step_of(machine, model, plan, kForecastRequests);
-  const Sizes sizes = {forecast.row_bytes, kForecastRequests * forecast.row_bytes,
-                       forecast.prefill_tokens * forecast.row_bytes};
+  const Sizes sizes{model.hidden * forecast.value_bytes, forecast.prefill_tokens};
+  const Sizes of_servers{model.hidden * kBf16, forecast.prefill_tokens};
   for (const CollectiveOffer& offer : collective_offers(machine, options.values, plan.tp)) {
     if (offer.kind == CollectiveKind::shm) continue;
     forecast.backends.push_back(forecast_kind(offer.kind, machine, plan.tp, sizes));
     forecast.backends.back().is_there = offer.is_there;
     forecast.backends.back().why_not = offer.why_not;
   }
-  add_others(machine, plan.tp, sizes, forecast);
+  add_others(machine, plan.tp, sizes, of_servers, forecast);
   for (BackendForecast& backend : forecast.backends) add_speed(forecast, backend);
   std::ranges::stable_sort(forecast.backends, [](const auto& a, const auto& b) {
     return a.is_there != b.is_there ? a.is_there : a.one.us < b.one.us;

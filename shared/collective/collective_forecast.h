@@ -41,6 +41,7 @@ struct BackendForecast {
   std::string about = {};
   bool is_there = true;
   std::string why_not = {};
+  Bytes row_bytes = 0;                      // that it adds up of one token
   ReduceTime one = {};                      // of a step of one request
   ReduceTime many = {};                     // of kForecastRequests
   ReduceTime prefill = {};                  // of the longest step
@@ -53,9 +54,9 @@ struct CollectiveForecast {
   std::string choice = {};  // collective_choice_text()
   std::int64_t ranks = 0;
   std::int64_t reductions = 0;  // of a step
-  Bytes row_bytes = 0;          // of one token
+  Bytes value_bytes = 0;        // of each value that ranks add up: 8 with our kernels, f64
   Tokens prefill_tokens = 0;
-  std::string link = {};  // "pcie, phb: default of PCIe 5"
+  std::string link = {};  // "pcie, phb: default of PCIe 5"; "nvlink: ..."
   std::optional<StepForecast> step = {};
   std::optional<StepForecast> step_many = {};
   std::vector<BackendForecast> backends = {};  // fastest first; then those that are not there

@@ -49,8 +49,8 @@ Json speed_json(const std::optional<double>& speed) { return speed ? Json(*speed
 
 std::string forecast_report(const CollectiveForecast& forecast) {
   std::string out = fmt::format("collective {}\n", forecast.choice);
-  out += fmt::format("  predicted for {} ranks over {}; {} all-reduces a step\n", forecast.ranks,
-                     forecast.link, forecast.reductions);
+  out += fmt::format("  predicted for {} ranks over {}; {} all-reduces a step, {} B a value\n",
+                     forecast.ranks, forecast.link, forecast.reductions, forecast.value_bytes);
   out += fmt::format("  {:<16}{:>12}{:>13}{:>12}{:>13}{:>8}\n", "", "1 request",
                      fmt::format("{} requests", kForecastRequests), "prefill", "tok/s at 1",
                      fmt::format("at {}", kForecastRequests));
@@ -104,9 +104,9 @@ Json forecast_to_json(const CollectiveForecast& forecast) {
          {"about", backend.about},
          {"is_there", backend.is_there},
          {"why_not", backend.why_not},
-         {"decode", time_json(backend.one, forecast.row_bytes)},
-         {"decode_many", time_json(backend.many, kForecastRequests * forecast.row_bytes)},
-         {"prefill", time_json(backend.prefill, forecast.prefill_tokens * forecast.row_bytes)},
+         {"decode", time_json(backend.one, backend.row_bytes)},
+         {"decode_many", time_json(backend.many, kForecastRequests * backend.row_bytes)},
+         {"prefill", time_json(backend.prefill, forecast.prefill_tokens * backend.row_bytes)},
          {"source", backend.source}});
     one.set("tokens_per_s", speed_json(backend.tokens_per_s));
     one.set("tokens_per_s_many", speed_json(backend.tokens_per_s_many));

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,13 +24,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kHostGraphBatch = 8;  // as on the smallest GPUs
-
-// Whether ranks on these devices are workers of ours, as those on CPUs are; others are planned as
-// servers are in general.
-bool runs_our_kernels(const Machine& machine, const ModelSpec& model) {
-  return !machine.devices.empty() && machine.name.empty() &&
-         !machine.devices.front().is_simulated && model.can_be_loaded();
-}
 
 bool is_ours(const Machine& machine, const ModelSpec& model) {
   return machine.devices.empty() || runs_our_kernels(machine, model);
@@ -259,15 +253,14 @@ Status add_cpu_ranks(const Machine& machine, const ModelSpec& model, const Optio
 
 // --- ranks on devices ------------------------------------------------------------------------
 
-// In all that terms depend on. Of devices that differ in what is free the tightest decides.
-bool same_device(const Device& a, const Device& b) {
-  return a.memory_total == b.memory_total && a.cuda_total == b.cuda_total &&
-         a.compute_major == b.compute_major && a.compute_minor == b.compute_minor &&
-         a.multiprocessors == b.multiprocessors && a.bar1 == b.bar1 && a.context == b.context &&
-         a.is_unified == b.is_unified;
+// All that terms depend on. Of devices that differ in what is free the tightest decides.
+auto kind_of(const Device& device) {
+  return std::make_tuple(device.memory_total, device.cuda_total, device.compute_major,
+                         device.compute_minor, device.multiprocessors, device.bar1, device.context,
+                         device.is_unified);
 }
 
-bool same_case(const RankShape& a, const RankShape& b) {
+bool same_shape(const RankShape& a, const RankShape& b) {
   return a.weights == b.weights && a.replicated == b.replicated && a.absorbed == b.absorbed &&
          a.vision == b.vision && a.draft == b.draft && a.kv_token_bytes == b.kv_token_bytes &&
          a.shard.heads.size() == b.shard.heads.size() &&
@@ -275,7 +268,7 @@ bool same_case(const RankShape& a, const RankShape& b) {
          a.shard.ffn.size() == b.shard.ffn.size() &&
          a.shard.expert_ffn.size() == b.shard.expert_ffn.size() &&
          a.shard.shared_ffn.size() == b.shard.shared_ffn.size() &&
-         a.shard.experts == b.shard.experts && same_device(*a.device, *b.device);
+         a.shard.experts == b.shard.experts;
 }
 
 // What a rank of the replica holds of the model, whatever its device.
@@ -316,15 +309,23 @@ Status add_draft(const ModelSpec& draft, const Options& options, KvType kv_type,
 }
 
 void group_ranks(const std::vector<RankShape>& shapes, std::int64_t ranks, PlanProblem& problem) {
-  std::vector<RankShape>& cases = problem.fit.ranks;
+  std::vector<std::size_t> first_like;  // of each shape, itself where none before is the same
+  for (const RankShape& shape : shapes) {
+    const auto same = std::ranges::find_if(
+        shapes, [&](const RankShape& other) { return same_shape(shape, other); });
+    first_like.push_back(static_cast<std::size_t>(same - shapes.begin()));
+  }
+  std::map<std::pair<std::size_t, decltype(kind_of(Device{}))>, std::size_t> cases;
   for (std::int64_t i = 0; i < ranks; ++i) {
-    RankShape shape = shapes[static_cast<std::size_t>(i) % shapes.size()];
-    shape.index = i;
-    shape.device = &problem.devices[static_cast<std::size_t>(i)];
-    const auto found = std::ranges::find_if(
-        cases, [&](const RankShape& other) { return same_case(shape, other); });
-    problem.case_of.push_back(static_cast<std::size_t>(found - cases.begin()));
-    if (found == cases.end()) cases.push_back(shape);
+    const Device& device = problem.devices[static_cast<std::size_t>(i)];
+    const std::size_t own = static_cast<std::size_t>(i) % shapes.size();
+    const auto [found, is_new] =
+        cases.try_emplace({first_like[own], kind_of(device)}, problem.fit.ranks.size());
+    problem.case_of.push_back(found->second);
+    if (!is_new) continue;
+    problem.fit.ranks.push_back(shapes[own]);
+    problem.fit.ranks.back().index = i;
+    problem.fit.ranks.back().device = &device;
   }
 }
 
@@ -413,6 +414,11 @@ Result<KvType> kv_type_of(const Machine& machine, const ModelSpec& model, const 
 }
 
 }  // namespace
+
+bool runs_our_kernels(const Machine& machine, const ModelSpec& model) {
+  return !machine.devices.empty() && machine.name.empty() &&
+         !machine.devices.front().is_simulated && model.can_be_loaded();
+}
 
 Status check_cuda_options(const Options& options) {
   if (options.tp > kIpcRanks) {

@@ -33,6 +33,10 @@ struct PlanProblem {
 // Bytes of the packed weights of each rank of a replica, by tp: what takes longest to find out.
 using PackedWeights = std::map<std::int64_t, std::vector<Bytes>>;
 
+// Whether ranks on these devices are workers of ours, as those on CPUs are; others are planned as
+// servers are in general.
+bool runs_our_kernels(const Machine& machine, const ModelSpec& model);
+
 // What workers with CUDA kernels do not do. Errors: invalid, naming the option.
 Status check_cuda_options(const Options& options);
 

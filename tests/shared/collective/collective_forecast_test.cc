@@ -46,7 +46,8 @@ const BackendForecast& of(const CollectiveForecast& forecast, std::string_view n
 TEST(CollectiveForecast, KimiOnEightCardsOverPcieIsRankedAsPublished) {
   const CollectiveForecast story = forecast(described("8x-rtx-pro-6000"), "kimi-k2.5", with_tp(8));
   EXPECT_EQ(story.reductions, 122);
-  EXPECT_EQ(story.row_bytes, 14'336);
+  EXPECT_EQ(story.value_bytes, 2);
+  EXPECT_EQ(of(story, "ipc").row_bytes, 14'336);
   const double pull = *of(story, "pull").tokens_per_s;
   const double nccl = *of(story, "nccl").tokens_per_s;
   EXPECT_NEAR(pull, 38, 2);

@@ -10,13 +10,14 @@ CollectiveForecast sample() {
   CollectiveForecast forecast{.choice = "auto",
                               .ranks = 8,
                               .reductions = 122,
-                              .row_bytes = 14'336,
+                              .value_bytes = 2,
                               .prefill_tokens = 8192,
                               .link = "pcie, phb: measured"};
   forecast.step =
       StepForecast{.requests = 1, .read_us = 4000, .launch_us = 1500, .formula = "weights / rate"};
   BackendForecast ipc{.name = "ipc",
                       .about = "ours",
+                      .row_bytes = 14'336,
                       .one = one_shot(link, 8, 14'336),
                       .many = two_shot(link, 8, 458'752),
                       .prefill = two_shot(link, 8, kGiB),
