@@ -34,8 +34,8 @@ ModelSpec kimi_shape() {
   return model;
 }
 
-// No two devices have the same size, free memory or context, so that nothing can be counted once for
-// several.
+// No two devices have the same size, free memory or context, so that nothing can be counted once
+// for several.
 Machine machine_of(std::int64_t devices) {
   Machine machine;
   machine.cpus = {0};
