@@ -106,6 +106,8 @@ class Cohort {
   void device_faulted(const DeviceFault& fault, TimePoint now, Actions& out);
   // It is not even started, on such a device.
   void refuse_device(const DeviceFault& fault);
+  // What it has measured between its devices; it gets others.
+  void forget_collectives() { collectives_ = {}; }
   bool has_lost_device() const { return state_ == CohortState::failed && last_cause_->is_device; }
   std::string device_of(std::int64_t rank) const;  // its UUID; empty: the CPU
   // A rank that does not end although it was killed.
@@ -174,6 +176,7 @@ class Cohort {
   void rest(TimePoint now, Actions& out);
   void condemn(std::int64_t rank, Error verdict, TimePoint now, Actions& out);
   void check_loading(TimePoint now, Actions& out);
+  std::string who_waits_for(std::int64_t rank) const;
   std::int64_t last_to_join(std::int64_t suspect, TimePoint silent_since) const;
   void check_ready(TimePoint now, Actions& out);
   bool is_answering(const Worker& worker) const;

@@ -41,6 +41,19 @@ std::int64_t Cohort::last_to_join(std::int64_t suspect, TimePoint silent_since) 
   return static_cast<std::int64_t>(last);
 }
 
+// Both numbers say where a collective stands: its own is in its mark.
+std::string Cohort::who_waits_for(std::int64_t rank) const {
+  if (marks_.size() != workers_.size()) return "";
+  const std::uint32_t own = marks_[static_cast<std::size_t>(rank)].round;
+  const auto ahead = [own](const RankMark& mark) {
+    return static_cast<std::int32_t>(mark.round - own);
+  };
+  const auto first = std::ranges::max_element(marks_, {}, ahead);
+  if (ahead(*first) <= 0) return "";
+  return fmt::format(" while rank {} waits for it in collective {}", first - marks_.begin(),
+                     first->round);
+}
+
 // Whether pings of it are to be answered. One that drains leaves once its leader has.
 bool Cohort::is_answering(const Worker& worker) const {
   if (state_ == CohortState::draining && (was_killed_ || !workers_[0].is_alive)) return false;
@@ -66,16 +79,17 @@ void Cohort::check_ready(TimePoint now, Actions& out) {
     const Worker& culprit = workers_[static_cast<std::size_t>(rank)];
     return condemn(rank,
                    timed_out(fmt::format("hangs: it has not answered for {:.1f} s "
-                                         "(--stall-timeout)",
-                                         to_seconds(now - culprit.last_sign))),
+                                         "(--stall-timeout){}",
+                                         to_seconds(now - culprit.last_sign), who_waits_for(rank))),
                    now, out);
   }
   if (now - figures_.step_at >= stall) {
-    return condemn(last_to_join(0, now),
+    const std::int64_t rank = last_to_join(0, now);
+    return condemn(rank,
                    timed_out(fmt::format("hangs: {} requests wait and no step has finished for "
-                                         "{:.1f} s (--stall-timeout)",
+                                         "{:.1f} s (--stall-timeout){}",
                                          figures_.last.running + figures_.last.waiting,
-                                         to_seconds(now - figures_.step_at))),
+                                         to_seconds(now - figures_.step_at), who_waits_for(rank))),
                    now, out);
   }
   if (now < ping_at_) return;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <ctime>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -70,7 +71,6 @@ std::string stamped(LogLevel level, const std::string& line) {
 Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
                                                std::filesystem::path programs,
                                                std::string config_file) {
-  InheritedDescriptors inherited = take_inherited_descriptors();
   UniqueFd signals = TRY(stop_signals());
   UniqueFd deaths(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!deaths) return unavailable(std::string("make an eventfd: ") + std::strerror(errno));
@@ -98,6 +98,8 @@ Result<std::unique_ptr<Daemon>> Daemon::create(const OptionSet& options,
   setup.committed = journal.committed();
   setup.interrupted = journal.interrupted();
   setup.config_file = std::move(config_file);
+  // Last: where there is no daemon, whoever waits at them is told so by others.
+  InheritedDescriptors inherited = take_inherited_descriptors();
   return std::unique_ptr<Daemon>(new Daemon({.lock = std::move(lock),
                                              .state_lock = std::move(state_lock),
                                              .inherited = std::move(inherited),
@@ -139,7 +141,9 @@ int Daemon::run() {
     take_deaths();
     take_output();
     take_device_faults();
+    take_answers();
     take_endings();
+    release_devices();
     oom_.look(now());
     const std::optional<TimePoint> deadline = supervisor_.next_deadline();
     if (!exit_code_ && deadline && now() >= *deadline) handle(Tick{marks()});
@@ -178,6 +182,9 @@ void Daemon::wait(Duration longest) {
     }
   }
   wanted.push_back({.fd = devices_.fd(), .events = POLLIN, .revents = 0});  // -1 is left out
+  for (const int fd : surveyor_.descriptors()) {
+    wanted.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  }
   if (refusing_fd() >= 0 && refuser_.has_room()) {
     wanted.push_back({.fd = refusing_fd(), .events = POLLIN, .revents = 0});
   }
@@ -185,8 +192,9 @@ void Daemon::wait(Duration longest) {
     wanted.push_back({.fd = client, .events = POLLIN, .revents = 0});
   }
   TimePoint until = now() + longest;
-  for (const std::optional<TimePoint>& at : {supervisor_.next_deadline(), service_.next_deadline(),
-                                             refuser_.next_deadline(), tidy_at_}) {
+  for (const std::optional<TimePoint>& at :
+       {supervisor_.next_deadline(), service_.next_deadline(), refuser_.next_deadline(),
+        surveyor_.next_deadline(), tidy_at_}) {
     if (at) until = std::min(until, *at);
   }
   const Duration left = std::max(Duration(until - now()), Duration(0));
@@ -228,7 +236,7 @@ void Daemon::write_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     const bool is_kept_only = line.find(fmt::format(": {}", kKeptOnly)) != std::string::npos;
     // Without a terminal, the file has it.
-    if (!is_kept_only) (void)std::fprintf(stderr, "%s\n", line.c_str());
+    if (!is_kept_only && can_say()) (void)std::fprintf(stderr, "%s\n", line.c_str());
     parts_.log_file.line(line);
   }
 }
@@ -281,6 +289,36 @@ void Daemon::take_device_faults() {
   for (DeviceFault& fault : devices_.take()) handle(DeviceFaulted{std::move(fault)});
 }
 
+// Nobody resets a GPU whose driver this process holds: what no worker is to use, or what has
+// failed, is not watched any more.
+void Daemon::release_devices() {
+  const Deployment* deployment = supervisor_.deployment();
+  const Quarantine& lost = supervisor_.quarantined();
+  std::tuple<bool, std::string, std::size_t> present(deployment != nullptr,
+                                                     supervisor_.operation_name(), lost.size());
+  if (present == released_for_) return;
+  released_for_ = std::move(present);
+  std::vector<std::string> used;
+  const auto use = [&](const Cohort& cohort) {
+    for (std::int64_t rank = 0; rank < cohort.plan().tp; ++rank) {
+      std::string device = cohort.device_of(rank);
+      if (find_quarantined(lost, device) == nullptr) used.push_back(std::move(device));
+    }
+  };
+  if (deployment != nullptr) std::ranges::for_each(deployment->cohorts(), use);
+  devices_.keep(used);
+}
+
+// What has been found out about the machine.
+void Daemon::take_answers() {
+  for (Event& answer : surveyor_.take(now())) {
+    auto* planned = std::get_if<Planned>(&answer);
+    if (planned != nullptr && planned->plan) weights_.note_shared(*planned->plan);
+    handle(std::move(answer));
+    if (exit_code_) return;
+  }
+}
+
 std::vector<ReplicaMarks> Daemon::marks() const {
   std::vector<ReplicaMarks> all;
   for (const auto& [replica, segment] : segments_) {
@@ -314,173 +352,6 @@ void Daemon::handle(Event event) {
   if (std::exchange(is_dirty_, false)) save_state();
 }
 
-// ---- actions ----
-
-void Daemon::act(MakePlan&& action) {
-  Planned planned = plan_launch(action.options, children_.pids(), action.without);
-  if (planned.plan) weights_.note_shared(*planned.plan);
-  events_.push_back(std::move(planned));
-}
-
-void Daemon::act(FindDevices&& action) {
-  events_.push_back(DevicesFound{find_devices(action.options)});
-}
-
-void Daemon::act(BindListener&& action) {
-  events_.push_back(ListenerBound{http_.open(action.host, action.port)});
-}
-
-void Daemon::act(KeepListener&&) { http_.keep(); }
-
-// Then nothing is served any more, and what was kept for it goes too.
-void Daemon::act(CloseListener&& action) {
-  http_.close({.daemon_ends = action.daemon_ends});
-  if (!action.daemon_ends) weights_.drop();
-}
-
-namespace {
-
-// A socket pair between every two ranks: of each rank, its end to each peer, in rank order.
-Result<std::vector<std::vector<UniqueFd>>> connect_ranks(int ranks) {
-  std::vector<std::vector<UniqueFd>> sockets(static_cast<std::size_t>(ranks));
-  for (std::size_t low = 0; low < sockets.size(); ++low) {
-    for (std::size_t high = low + 1; high < sockets.size(); ++high) {
-      SocketPair pair = TRY(descriptor_pair());
-      sockets[low].push_back(std::move(pair.parent));
-      sockets[high].push_back(std::move(pair.child));
-    }
-  }
-  return sockets;
-}
-
-}  // namespace
-
-void Daemon::act(CreateSegment&& action) {
-  segments_.erase(action.replica);
-  segment_errors_.erase(action.replica);
-  const ReplicaSegmentShape shape{.ranks = static_cast<int>(action.ranks),
-                                  .generation = static_cast<std::uint64_t>(action.incarnation)};
-  const auto create = [&]() -> Result<Segment> {
-    SharedBlock block = TRY(SharedBlock::create(fmt::format("plimsoll-replica-{}", action.replica),
-                                                replica_segment_bytes(shape)));
-    const ReplicaSegment view = TRY(init_replica_segment(block.bytes(), shape));
-    return Segment{.block = std::move(block),
-                   .view = view,
-                   .incarnation = action.incarnation,
-                   .sockets = TRY(connect_ranks(action.connects_ranks ? shape.ranks : 0))};
-  };
-  Result<Segment> segment = create();
-  if (segment) {
-    segments_.emplace(action.replica, std::move(*segment));
-  } else {
-    segment_errors_.emplace(action.replica, "shared memory of its replica: " + segment.error());
-  }
-}
-
-void Daemon::act(AbortSegment&& action) {
-  const auto found = segments_.find(action.replica);
-  if (found != segments_.end()) found->second.view.abort(action.reason);
-}
-
-void Daemon::act(DropSegment&& action) {
-  segments_.erase(action.replica);
-  constexpr std::string_view kIpc = "ipc://";
-  const std::string endpoint =
-      request_endpoint(parts_.setup.runtime, action.replica, action.incarnation);
-  std::error_code ignored;  // a leader that left in order has removed it itself
-  std::filesystem::remove(endpoint.substr(kIpc.size()), ignored);
-}
-
-Result<std::int64_t> Daemon::spawn(const ChildId& child) {
-  ChildTable::Start start{.child = child,
-                          .folder = parts_.programs,
-                          .control_endpoint = parts_.control_endpoint,
-                          .instance = parts_.setup.instance,
-                          .descriptors = {}};
-  if (child.kind == ChildId::Kind::router) {
-    // It reads the tokenizer, which is to be that of the weights.
-    const LaunchPlan& plan = supervisor_.deployment()->plan();
-    TRY(check_model_identity(plan.options.values.model, plan.model_identity));
-    start.descriptors.push_back({"listener", http_.fd()});
-    return children_.start(start);
-  }
-  const auto failed = segment_errors_.find(child.replica);
-  if (failed != segment_errors_.end()) return failed->second;
-  // During a change replicas of two plans live.
-  const Cohort* cohort = supervisor_.deployment()->find_cohort(child.replica);
-  if (cohort != nullptr) {
-    const LaunchPlan& plan = cohort->plan();
-    TRY(check_model_identity(plan.options.values.model, plan.model_identity));
-    const std::string device = cohort->device_of(child.rank);
-    if (!device.starts_with(kSimulatedName)) devices_.watch(device);
-  }
-  const int weights =
-      cohort == nullptr ? -1 : weights_.block_of(cohort->plan(), cohort->index(), child.rank);
-  if (weights >= 0) start.descriptors.push_back({"weights", weights});
-  const Segment& segment = segments_.at(child.replica);
-  if (!segment.sockets.empty()) {
-    for (const UniqueFd& socket : segment.sockets.at(static_cast<std::size_t>(child.rank))) {
-      start.descriptors.push_back({"peer", socket.get()});
-    }
-  }
-  start.descriptors.push_back({"segment", segment.block.fd()});
-  return children_.start(start);
-}
-
-void Daemon::act(Spawn&& action) {
-  const Result<std::int64_t> pid = spawn(action.child);
-  if (pid) {
-    events_.push_back(ChildStarted{action.child, *pid});
-  } else {
-    events_.push_back(SpawnFailed{action.child, pid.error()});
-  }
-}
-
-void Daemon::act(Kill&& action) { children_.signal(action.child, action.signal); }
-
-void Daemon::act(LookAtProcess&& action) {
-  const std::optional<std::int64_t> pid = children_.pid_of(action.child);
-  if (pid) events_.push_back(ProcessSeen{action.child, process_state(*pid)});
-}
-
-void Daemon::act(Abandon&& action) { children_.abandon(action.child); }
-
-void Daemon::act(Send&& action) {
-  const Status sent = parts_.channel.send(action.peer, action.message);
-  // A child that is gone is noticed by its pidfd, a CLI that is gone needs no answer.
-  if (!sent) log(LogLevel::debug, "control: " + sent.error().message);
-}
-
-void Daemon::act(Notify&& action) { service_.send(action); }
-
-void Daemon::act(Log&& action) { log(action.level, action.line); }
-
-void Daemon::act(ApplyLogLevel&& action) {
-  for (const auto& [name, level] :
-       {std::pair("debug", LogLevel::debug), std::pair("info", LogLevel::info),
-        std::pair("warning", LogLevel::warning), std::pair("error", LogLevel::error)}) {
-    if (action.level == name) log_level(level);
-  }
-}
-
-void Daemon::act(SaveState&&) { is_dirty_ = true; }
-
-void Daemon::act(WriteRecord&& action) { journal_said(parts_.journal.write(action.record)); }
-
-void Daemon::act(KeepCommitted&& action) { journal_said(parts_.journal.commit(action.committed)); }
-
-// A full disk is said once, and once that it is over; serving goes on.
-void Daemon::journal_said(const Status& status) {
-  if (!status && !is_journal_bad_) {
-    log(LogLevel::warning, "the record of this generation is not kept: " + status.error().message);
-  } else if (status && is_journal_bad_) {
-    log(LogLevel::info, "records of generations are kept again");
-  }
-  is_journal_bad_ = !status;
-}
-
-void Daemon::act(Exit&& action) { exit_code_ = action.code; }
-
 void Daemon::save_state() {
   const Status saved =
       write_file(parts_.state / "state.json", dump_json(status_json(supervisor_, now()), 2) + "\n");
@@ -489,9 +360,23 @@ void Daemon::save_state() {
   is_state_bad_ = !saved;
 }
 
+// A terminal that is stopped, or a pipe that nobody reads, holds nobody up: the file has each line.
+bool Daemon::can_say() {
+  pollfd end{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&end, 1, 0) != 1) {
+    ++unsaid_;
+    return false;
+  }
+  if (unsaid_ == 0) return true;
+  const std::string line = fmt::format("{} lines that nobody read here are in {}",
+                                       std::exchange(unsaid_, 0), parts_.log_file.path().string());
+  (void)std::fprintf(stderr, "%s\n", stamped(LogLevel::warning, line).c_str());
+  return true;
+}
+
 void Daemon::log(LogLevel level, const std::string& line) {
   if (!log_enabled(level)) return;
-  log_line(level, line);
+  if (can_say()) log_line(level, line);
   parts_.log_file.line(stamped(level, line));
 }
 

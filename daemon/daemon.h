@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "daemon/child_table.h"
@@ -21,6 +22,7 @@
 #include "daemon/refuser.h"
 #include "daemon/service_notify.h"
 #include "daemon/supervisor.h"
+#include "daemon/surveyor.h"
 #include "daemon/weight_store.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/shared_block.h"
@@ -75,6 +77,8 @@ class Daemon {
   void take_deaths();
   void take_endings();
   void take_device_faults();
+  void take_answers();
+  void release_devices();
   std::vector<ReplicaMarks> marks() const;
   RankMark mark_of(const ChildId& child) const;
   void handle(Event event);
@@ -99,12 +103,14 @@ class Daemon {
   void act(WriteRecord&& action);
   void act(KeepCommitted&& action);
   void act(Exit&& action);
+  Status check_control_socket() const;
   Result<std::int64_t> spawn(const ChildId& child);
   void tidy();
   void save_state();
   int refusing_fd() const;
   std::string why_nothing_serves() const;
   void journal_said(const Status& status);
+  bool can_say();
   void log(LogLevel level, const std::string& line);
 
   Parts parts_;
@@ -116,11 +122,15 @@ class Daemon {
   WeightStore weights_;
   OomWatch oom_;
   DeviceWatch devices_;
+  Surveyor surveyor_;
   std::map<std::int64_t, Segment> segments_;  // by replica
   std::map<std::int64_t, Error> segment_errors_;
   std::deque<Event> events_;
   std::optional<TimePoint> tidy_at_;
-  bool is_dirty_ = false;  // the state is to be saved
+  // That devices were last released for: a deployment, its operation, devices in quarantine.
+  std::tuple<bool, std::string, std::size_t> released_for_;
+  std::int64_t unsaid_ = 0;  // lines in a row that stderr could not take
+  bool is_dirty_ = false;    // the state is to be saved
   bool is_journal_bad_ = false;
   bool is_state_bad_ = false;
   std::optional<int> exit_code_;

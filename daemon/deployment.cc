@@ -20,6 +20,7 @@ Deployment::Deployment(LaunchPlan plan, Setup setup, Shared shared)
     : plans_({PlanInUse{std::move(plan)}}),
       setup_(std::move(setup)),
       incarnations_(shared.incarnations),
+      questions_(shared.questions),
       strangers_(shared.strangers),
       quarantine_(shared.quarantine),
       router_(
@@ -255,7 +256,7 @@ void Deployment::settle(TimePoint now, Actions& out) {
   if (stop_phase_ != StopPhase::none) return settle_stop(now, out);
   step_change(now, out);
   replace_lost(out);
-  if (awaits_replicas_ || check_failed(now, out)) return;
+  if (!awaits_replicas_ && check_failed(now, out)) return;
   restart_due(now, out);
   if (commit_loaded(now, out)) return;
   compare_ready(out);

@@ -44,9 +44,11 @@ class Deployment {
     // lets nobody in, for as long as clients may be held.
     bool can_go_back = false;
   };
-  // What is the daemon's, and outlives the deployment: the counter of incarnations, and others.
+  // What is the daemon's, and outlives the deployment: the counters of incarnations and questions,
+  // and others.
   struct Shared {
     std::int64_t& incarnations;
+    std::int64_t& questions;
     Strangers& strangers;
     const Quarantine& quarantine;
   };
@@ -63,7 +65,7 @@ class Deployment {
   void said(const std::string& peer, const Message& message, TimePoint now, Actions& out);
   // One that is in quarantine now.
   void device_faulted(const DeviceFault& fault, TimePoint now, Actions& out);
-  void devices_found(const Result<std::vector<Device>>& devices, TimePoint now, Actions& out);
+  void devices_found(const DevicesFound& found, TimePoint now, Actions& out);
   // A worker that does not end: whether it is to be abandoned, and what its device has then.
   struct Stuck {
     std::optional<DeviceFault> fault;
@@ -100,7 +102,10 @@ class Deployment {
   // A rank has found less memory than it was planned with: MakePlan was asked for, once, and this
   // is to be its answer. Nothing has been loaded yet.
   // Or all replicas have lost their devices, and it is to be planned without these.
-  bool awaits_plan() const { return confirmation_ == Confirmation::asked || awaits_replicas_; }
+  bool awaits_plan(std::int64_t question) const {
+    const bool is_awaited = confirmation_ == Confirmation::asked || awaits_replicas_;
+    return is_awaited && question == plan_question_;
+  }
   void replanned(const Result<LaunchPlan>& plan, TimePoint now, Actions& out);
 
   DeploymentState state() const { return state_; }
@@ -218,6 +223,7 @@ class Deployment {
   std::list<PlanInUse> plans_;  // the first is in operation; a second one while it changes
   Setup setup_;
   std::int64_t& incarnations_;
+  std::int64_t& questions_;
   Strangers& strangers_;
   const Quarantine& quarantine_;
   std::vector<Cohort> cohorts_;
@@ -227,6 +233,8 @@ class Deployment {
   Confirmation confirmation_ = Confirmation::none;
   bool awaits_devices_ = false;   // the answer to FindDevices
   bool awaits_replicas_ = false;  // the answer to MakePlan, without any replica
+  std::int64_t devices_question_ = 0;
+  std::int64_t plan_question_ = 0;
   std::optional<Error> failure_;
   bool has_served_ = false;
   std::int64_t probe_sequence_ = 0;

@@ -39,6 +39,9 @@ std::int64_t Deployment::free_replica() const {
 
 void Deployment::change(LaunchPlan next, ChangePath path, TimePoint now, Actions& out) {
   CHECK(has_served_ && !change_ && plans_.size() == 1);
+  // What was to be found out is of what leaves; where it comes back it is asked for anew.
+  awaits_devices_ = false;
+  awaits_replicas_ = false;
   plans_.push_back({std::move(next)});
   drifts_said_.clear();
   change_.emplace();

@@ -37,10 +37,12 @@ void Deployment::replace_lost(Actions& out) {
       cohorts_, [](const Cohort& c) { return c.state() != CohortState::failed; });
   if (are_others) {
     awaits_devices_ = true;
-    out.emplace_back(FindDevices{plan().options});
+    devices_question_ = ++questions_;
+    out.emplace_back(FindDevices{plan().options, devices_question_});
   } else {
     awaits_replicas_ = true;
-    out.emplace_back(MakePlan{plan().options, quarantine_});
+    plan_question_ = ++questions_;
+    out.emplace_back(MakePlan{plan().options, quarantine_, plan_question_});
   }
 }
 
@@ -56,27 +58,34 @@ bool Deployment::move_lost(Cohort& cohort, const std::vector<Device>& devices) {
   }
   const Spares spares{.devices = devices, .in_use = in_use, .quarantine = quarantine_};
   if (!move_to_spares(spares, cohort.index(), plan.tp, plan.memory)) return false;
+  // Other devices have other links: what was measured between the former ones is not of these.
+  plan.collectives = Json();
+  cohort.forget_collectives();
   plan.plan_json = memory_plan_to_json(plan.memory);
   return true;
 }
 
-void Deployment::devices_found(const Result<std::vector<Device>>& devices, TimePoint now,
-                               Actions& out) {
-  if (!std::exchange(awaits_devices_, false) || stop_phase_ != StopPhase::none) return;
+void Deployment::devices_found(const DevicesFound& found, TimePoint now, Actions& out) {
+  if (found.question != devices_question_ || !std::exchange(awaits_devices_, false)) return;
+  if (stop_phase_ != StopPhase::none) return;
   std::vector<std::int64_t> lost;
-  for (const Cohort& cohort : cohorts_) {
-    if (cohort.has_lost_device()) lost.push_back(cohort.replica());
-  }
-  for (const std::int64_t replica : lost) {
-    Cohort& cohort = *find_cohort(replica);
-    if (devices && move_lost(cohort, *devices)) {
-      const std::vector<std::string> to = devices_of(plan().memory, cohort.index(), plan().tp);
-      out.emplace_back(
-          Log{LogLevel::warning, fmt::format("replica {}: starts again on {}{}", replica,
-                                             to.front(), to.size() > 1 ? " and others" : "")});
-      start_cohort(cohort, now, out);
+  for (Cohort& cohort : cohorts_) {
+    if (!cohort.has_lost_device()) continue;
+    if (!found.devices || !move_lost(cohort, *found.devices)) {
+      lost.push_back(cohort.replica());
       continue;
     }
+    const std::vector<std::string> to = devices_of(plan().memory, cohort.index(), plan().tp);
+    out.emplace_back(
+        Log{LogLevel::warning, fmt::format("replica {}: starts again on {}{}", cohort.replica(),
+                                           to.front(), to.size() > 1 ? " and others" : "")});
+    start_cohort(cohort, now, out);
+  }
+  // Those that were to serve on may have failed meanwhile: then it is planned anew.
+  const bool are_others = std::ranges::any_of(
+      cohorts_, [](const Cohort& c) { return c.state() != CohortState::failed; });
+  if (!are_others) return settle(now, out);
+  for (const std::int64_t replica : lost) {
     std::erase_if(cohorts_, [&](const Cohort& c) { return c.replica() == replica; });
     out.emplace_back(
         Log{LogLevel::error,
@@ -99,9 +108,10 @@ void Deployment::replace_all(const Result<LaunchPlan>& plan, TimePoint now, Acti
   use = PlanInUse{*plan};
   cohorts_.clear();
   out.emplace_back(
-      Log{LogLevel::warning, fmt::format("planned anew without the devices in quarantine: {} of {} "
-                                         "replicas start again",
-                                         use.plan.dp, use.plan.options.values.dp)});
+      Log{LogLevel::warning,
+          fmt::format("planned anew without the devices in quarantine: {} of {} "
+                      "replicas start again",
+                      use.plan.dp, std::max(use.plan.options.values.dp, use.plan.dp))});
   use_router_plan(use, out);
   for (std::int64_t replica = 0; replica < use.plan.dp; ++replica) {
     add_cohort({.replica = replica, .index = replica}, use, setup_.starts_max);

@@ -48,11 +48,11 @@ void Deployment::confirm(const Hello& hello, Actions& out) {
                        fmt::format("{} are available now, and {} were planned: planning once more "
                                    "before anything is loaded",
                                    format_bytes(hello.free), format_bytes(needed))});
-  out.emplace_back(MakePlan{plan().options, quarantine_});
+  plan_question_ = ++questions_;
+  out.emplace_back(MakePlan{plan().options, quarantine_, plan_question_});
 }
 
 void Deployment::replanned(const Result<LaunchPlan>& plan, TimePoint now, Actions& out) {
-  CHECK(awaits_plan());
   if (awaits_replicas_) return replace_all(plan, now, out);
   confirmation_ = Confirmation::done;
   if (stop_phase_ != StopPhase::none) return;  // nothing is to be loaded any more

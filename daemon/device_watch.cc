@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <iterator>
 #include <mutex>
+#include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -17,7 +19,8 @@ namespace plimsoll {
 namespace {
 
 // How soon a word of the daemon is heard, while events are waited for.
-constexpr milliseconds kTurn{100};
+// A rank that has died starts again after no less than 80 ms: by then it is to be known.
+constexpr milliseconds kTurn{25};
 constexpr Duration kEndTime = seconds(1);
 constexpr std::size_t kFaultsMax = 1024;
 
@@ -25,11 +28,14 @@ constexpr std::size_t kFaultsMax = 1024;
 
 struct DeviceWatch::Shared {
   const char* library = nullptr;
+  const NvmlApi* api = nullptr;  // instead of the library's
   UniqueFd news;
   std::mutex mutex;
   std::condition_variable changed;
   // Under the mutex:
-  std::vector<std::string> to_watch;
+  std::vector<std::string> wanted;    // all that are to be watched
+  std::vector<std::string> to_watch;  // from here on, also once more
+  bool is_changed = false;            // some are not wanted any more
   bool is_to_examine = false;
   bool is_to_end = false;
   bool has_ended = false;
@@ -38,6 +44,8 @@ struct DeviceWatch::Shared {
 };
 
 DeviceWatch::DeviceWatch(const char* library) : library_(library) {}
+
+DeviceWatch::DeviceWatch(const NvmlApi& api) : api_(&api) {}
 
 DeviceWatch::~DeviceWatch() {
   if (!shared_) return;
@@ -59,17 +67,36 @@ DeviceWatch::~DeviceWatch() {
 void DeviceWatch::watch(const std::string& uuid) {
   if (uuid.empty()) return;
   if (!shared_) {
-    shared_ = std::make_unique<Shared>();
-    shared_->library = library_;
-    shared_->news.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    shared_->to_watch.push_back(uuid);
-    Shared& shared = *shared_;
-    shared_->thread = std::thread([&shared] { run(shared); });
-    return;
+    auto made = std::make_unique<Shared>();
+    made->library = library_;
+    made->api = api_;
+    made->news.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!made->news) return;  // the next start of a worker tries again
+    try {
+      made->thread = std::thread([&shared = *made] { run(shared); });
+    } catch (const std::system_error&) {
+      return;
+    }
+    shared_ = std::move(made);
   }
   const std::lock_guard lock(shared_->mutex);
   if (shared_->has_ended) return;
+  if (std::ranges::find(shared_->wanted, uuid) == shared_->wanted.end()) {
+    shared_->wanted.push_back(uuid);
+  }
   shared_->to_watch.push_back(uuid);
+  shared_->changed.notify_all();
+}
+
+void DeviceWatch::keep(const std::vector<std::string>& uuids) {
+  if (!shared_) return;
+  const std::lock_guard lock(shared_->mutex);
+  const auto is_over = [&uuids](const std::string& uuid) {
+    return std::ranges::find(uuids, uuid) == uuids.end();
+  };
+  if (std::erase_if(shared_->wanted, is_over) == 0) return;
+  std::erase_if(shared_->to_watch, is_over);
+  shared_->is_changed = true;
   shared_->changed.notify_all();
 }
 
@@ -90,6 +117,46 @@ std::vector<DeviceFault> DeviceWatch::take() {
   return std::exchange(shared_->faults, {});
 }
 
+// What the thread does between two looks at what is asked of it.
+class DeviceWatch::Turns {
+ public:
+  struct Wanted {
+    std::vector<std::string> all;
+    std::vector<std::string> anew;
+    bool is_changed = false;
+    bool is_to_examine = false;
+  };
+  explicit Turns(const NvmlApi& api) : api_(api) {}
+
+  // The driver tells by itself only while it is asked.
+  bool has_events() const { return health_ && health_->has_events(); }
+
+  std::vector<DeviceFault> turn(Wanted wanted) {
+    std::vector<DeviceFault> faults;
+    if (health_ && wanted.is_to_examine) faults = health_->examine();
+    if (wanted.is_changed) {
+      // Of one device alone it does not let go.
+      health_.reset();
+      wanted.anew = std::move(wanted.all);
+    }
+    if (!health_ && !wanted.anew.empty()) {
+      // A driver that does not answer now is asked again with the next worker that starts.
+      if (Result<DeviceHealth> started = DeviceHealth::start(api_)) {
+        health_.emplace(std::move(*started));
+      }
+    }
+    for (const std::string& uuid : wanted.anew) {
+      if (health_) health_->watch(uuid);
+    }
+    if (has_events()) std::ranges::move(health_->wait(kTurn), std::back_inserter(faults));
+    return faults;
+  }
+
+ private:
+  const NvmlApi& api_;
+  std::optional<DeviceHealth> health_;
+};
+
 // In the thread, to its end. Without a driver it ends at once: planning has said so.
 void DeviceWatch::run(Shared& shared) {
   const auto end = [&shared] {
@@ -97,28 +164,32 @@ void DeviceWatch::run(Shared& shared) {
     shared.has_ended = true;
     shared.changed.notify_all();
   };
-  const Result<NvmlLibrary> library = NvmlLibrary::open(shared.library);
-  if (!library) return end();
+  std::optional<NvmlLibrary> library;
+  if (shared.api == nullptr) {
+    Result<NvmlLibrary> opened = NvmlLibrary::open(shared.library);
+    if (!opened) return end();
+    library.emplace(std::move(*opened));
+  }
   {
-    Result<DeviceHealth> health = DeviceHealth::start(library->api());
+    Turns turns(library ? library->api() : *shared.api);
     std::unique_lock lock(shared.mutex);
-    while (health && !shared.is_to_end) {
-      const std::vector<std::string> to_watch = std::exchange(shared.to_watch, {});
-      const bool is_to_examine = std::exchange(shared.is_to_examine, false);
+    while (!shared.is_to_end) {
+      Turns::Wanted wanted{.all = shared.wanted,
+                           .anew = std::exchange(shared.to_watch, {}),
+                           .is_changed = std::exchange(shared.is_changed, false),
+                           .is_to_examine = std::exchange(shared.is_to_examine, false)};
       lock.unlock();
-      for (const std::string& uuid : to_watch) health->watch(uuid);
-      std::vector<DeviceFault> faults;
-      if (is_to_examine) faults = health->examine();
-      if (health->has_events()) std::ranges::copy(health->wait(kTurn), std::back_inserter(faults));
+      std::vector<DeviceFault> faults = turns.turn(std::move(wanted));
       lock.lock();
       if (!faults.empty() && shared.faults.size() < kFaultsMax) {
         std::ranges::move(faults, std::back_inserter(shared.faults));
         const std::uint64_t one = 1;
         (void)!::write(shared.news.get(), &one, sizeof one);  // full: it is readable anyway
       }
-      if (health->has_events()) continue;
+      if (turns.has_events()) continue;
       shared.changed.wait(lock, [&shared] {
-        return shared.is_to_end || shared.is_to_examine || !shared.to_watch.empty();
+        return shared.is_to_end || shared.is_to_examine || shared.is_changed ||
+               !shared.to_watch.empty();
       });
     }
   }

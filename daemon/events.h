@@ -56,6 +56,7 @@ struct Planned {
   Result<LaunchPlan> plan;
   OptionSet options = {};  // that it is of
   std::optional<HeldMemory> held = {};
+  std::int64_t question = 0;  // which it answers
 };
 // The answer to BindListener.
 struct ListenerBound {
@@ -84,6 +85,7 @@ struct DeviceFaulted {
 // The answer to FindDevices: those that the options choose, in order.
 struct DevicesFound {
   Result<std::vector<Device>> devices;
+  std::int64_t question = 0;
 };
 // The answer to LookAtProcess.
 struct ProcessSeen {
@@ -107,12 +109,16 @@ using Event =
 
 // ---- actions ----
 
+// These two ask the machine, which may take long: meanwhile anything else may happen. A question's
+// number is never used again, and an answer to one that nobody waits for any more is dropped.
 struct MakePlan {
   OptionSet options;
   Quarantine without = {};  // these devices
+  std::int64_t question = 0;
 };
 struct FindDevices {
   OptionSet options;
+  std::int64_t question = 0;
 };
 struct BindListener {
   std::string host;

@@ -56,15 +56,13 @@ Actions Supervisor::handle(const Event& event, TimePoint now) {
 
 DeploymentState Supervisor::state() const {
   if (deployment_) return deployment_->state();
-  const bool is_stop =
-      operation_.kind == OperationKind::none || operation_.kind == OperationKind::stop;
-  if (!is_stop && !failure_) return DeploymentState::planned;
+  if (is_planning()) return DeploymentState::planned;
   return failure_ ? DeploymentState::failed : DeploymentState::stopped;
 }
 
 std::string Supervisor::reason() const {
   if (deployment_ && deployment_->failure()) return deployment_->failure()->message;
-  if (!deployment_ && failure_) return failure_->message;
+  if (!deployment_ && failure_ && !is_planning()) return failure_->message;
   if (state() == DeploymentState::serving) return "";
   return last_fault() ? last_fault()->message : "";
 }
@@ -111,9 +109,9 @@ void Supervisor::on(const Begin&, TimePoint now) {
 }
 
 void Supervisor::on(const Planned& event, TimePoint now) {
-  if (deployment_ && deployment_->awaits_plan()) {
+  if (deployment_ && deployment_->awaits_plan(event.question)) {
     if (event.plan && !event.plan->refusal) {
-      if (operation_.kind != OperationKind::none) operation_.plan = *event.plan;
+      if (operation_.is_launched && operation_.plan) operation_.plan = *event.plan;
       const LaunchPlan& before = deployment_->plan();
       if (event.plan->tp != before.tp || event.plan->dp != before.dp) {
         record_.tokens_per_second = 0;  // that was the speed of another layout
@@ -124,7 +122,10 @@ void Supervisor::on(const Planned& event, TimePoint now) {
     }
     return deployment_->replanned(event.plan, now, out_);
   }
-  if (operation_.kind == OperationKind::none || is_exiting_) return;
+  if (event.question != operation_.question || is_exiting_) return;  // it is of what is over
+  operation_.question = 0;
+  // A device that has failed meanwhile.
+  if (event.plan && is_planned_on_lost(*event.plan)) return make_plan(event.options);
   const bool is_refused = event.plan && event.plan->refusal;
   if (!event.plan || is_refused) {
     if (waits_for_memory(event, now)) return;
@@ -185,7 +186,7 @@ Supervisor::Operation& Supervisor::begin_operation(OperationKind kind, TimePoint
 }
 
 void Supervisor::launch(TimePoint now) {
-  if (is_planned_on_lost(*operation_.plan)) {
+  if (is_planned_on_lost(*operation_.plan)) {  // as it may have been for long
     const OptionSet options = operation_.plan->options;
     operation_.plan.reset();
     return make_plan(options);
@@ -234,7 +235,8 @@ void Supervisor::create_deployment(TimePoint now) {
       .starts_max = can_go_back ? kStartsMaxWithPrevious : kStartsMax,
       .can_go_back = can_go_back};
   deployment_ = std::make_unique<Deployment>(
-      *operation_.plan, setup, Deployment::Shared{incarnations_, strangers_, quarantine_});
+      *operation_.plan, setup,
+      Deployment::Shared{incarnations_, questions_, strangers_, quarantine_});
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});
   reported_percent_ = -1;
   extended_at_ = now;
@@ -278,7 +280,7 @@ void Supervisor::on(const StopSignal&, TimePoint now) {
     return deployment_->kill(now, out_);
   }
   if (operation_.kind != OperationKind::none && operation_.kind != OperationKind::stop) {
-    finish(exit_code(Code::unavailable), "plimsolld was asked to stop");
+    give_up("plimsolld was asked to stop");
   }
   if (operation_.kind == OperationKind::none) begin_operation(OperationKind::stop, now);
   operation_.ends_daemon = true;
@@ -438,6 +440,12 @@ void Supervisor::target_serves(TimePoint now) {
                               generation_, operation_.is_in_place ? "on" : "again"),
                   result);
   }
+  if (operation_.kind != OperationKind::start) {
+    log(LogLevel::info,
+        fmt::format("{}: generation {} is committed: a next start of plimsolld runs "
+                    "it",
+                    operation_name(), generation_));
+  }
   finish(0, "serving at " + url_, result);
 }
 
@@ -452,6 +460,16 @@ void Supervisor::note_pause(TimePoint now) {
   if (is_serving && operation_.paused_at && !operation_.pause) {
     operation_.pause = now - *operation_.paused_at;
   }
+}
+
+// The operation is not carried on. What has not been committed is not what the next start is to
+// run.
+void Supervisor::give_up(const std::string& why) {
+  if (operation_.previous) {
+    options_ = operation_.previous->options;
+    generation_ = operation_.previous->generation;
+  }
+  finish(exit_code(Code::unavailable), why);
 }
 
 // Ends the operation with a Reply to all who wait for it.

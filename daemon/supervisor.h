@@ -80,6 +80,7 @@ class Supervisor {
     bool is_in_place = false;  // the deployment changes, and is not replaced
     std::int64_t based_on = 0;
     std::optional<LaunchPlan> plan;  // of the target
+    std::int64_t question = 0;       // whose answer that is to be
     std::optional<Previous> previous = {};
     std::optional<Error> failure;        // of the target, while the previous one is started again
     std::optional<OptionSet> given;      // what a next daemon is given, once this is in operation
@@ -119,6 +120,7 @@ class Supervisor {
   // supervisor_devices.cc
   void quarantine(const DeviceFault& fault, TimePoint now);
   bool is_planned_on_lost(const LaunchPlan& plan) const;
+  bool was_reset(const QuarantinedDevice& device) const;
   void release_quarantine();
   void restore_quarantine();
   void make_plan(const OptionSet& options);
@@ -164,6 +166,10 @@ class Supervisor {
 
   bool waits_for_memory(const Planned& event, TimePoint now);
   bool is_running() const { return deployment_ != nullptr; }
+  // Nothing runs yet of what is on its way.
+  bool is_planning() const {
+    return deployment_ == nullptr && is_bringing_up() && !operation_.is_dry_run;
+  }
   bool is_bringing_up() const {
     return operation_.kind != OperationKind::none && operation_.kind != OperationKind::stop;
   }
@@ -178,6 +184,7 @@ class Supervisor {
   void deployment_gone(TimePoint now);
   void target_failed(const Error& error, TimePoint now);
   void target_serves(TimePoint now);
+  void give_up(const std::string& why);
   void finish(std::int64_t code, const std::string& message, const Json& result = {});
   void exit(int code);
   void report(TimePoint now);
@@ -194,6 +201,7 @@ class Supervisor {
   std::int64_t generation_ = 0;
   std::int64_t generations_ = 0;  // numbers given out
   std::int64_t incarnations_ = 0;
+  std::int64_t questions_ = 0;
   Operation operation_;
   struct Waiting {
     std::string peer;

@@ -125,14 +125,12 @@ void Supervisor::stop_command(const std::string& peer, const Json& arguments, Ti
     operation_.ends_daemon = operation_.ends_daemon || ends_daemon;
     return;
   }
-  if (!is_running() && !failure_ && !ends_daemon) {
+  const bool is_idle = operation_.kind == OperationKind::none;  // nor is anything planned
+  if (!is_running() && is_idle && !failure_ && !ends_daemon) {
     return reply(peer, kNotRunning, "no deployment runs");
   }
   if (operation_.kind != OperationKind::none) {
-    // What has not been committed is not what the next start is to run.
-    if (operation_.previous) options_ = operation_.previous->options;
-    finish(exit_code(Code::unavailable),
-           fmt::format("the {} was ended by `plimsoll stop`", operation_name()));
+    give_up(fmt::format("the {} was ended by `plimsoll stop`", operation_name()));
   }
   Operation& operation = begin_operation(OperationKind::stop, now);
   operation.waiting = {peer};
@@ -240,6 +238,9 @@ void Supervisor::apply_live(const std::string& peer, OptionSet next,
   generation_ = ++generations_;
   const Json options = option_set_to_json(options_);
   deployment_->set_live(options_, options, out_);
+  log(LogLevel::info, fmt::format("reconfigure: generation {} takes the place of {} by the path "
+                                  "live, and is committed",
+                                  generation_, record_.number));
   record_live_change(options, request.cause, now);
   commit();
   out_.emplace_back(ApplyLogLevel{options_.values.log_level});

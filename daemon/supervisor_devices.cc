@@ -37,21 +37,32 @@ void Supervisor::quarantine(const DeviceFault& fault, TimePoint now) {
   if (deployment_) deployment_->device_faulted(fault, now, out_);
 }
 
-// A restart is how people say that devices have been reset: it is planned with all of them.
+// A restart is how people say that devices have been reset: it is planned with all of them. What
+// fails from then on was not reset.
+bool Supervisor::was_reset(const QuarantinedDevice& device) const {
+  return operation_.kind == OperationKind::restart && !operation_.failure &&
+         !operation_.has_released && device.since <= operation_.since;
+}
+
 void Supervisor::make_plan(const OptionSet& options) {
-  const bool is_anew =
-      operation_.kind == OperationKind::restart && !operation_.failure && !operation_.has_released;
-  out_.emplace_back(MakePlan{options, is_anew ? Quarantine() : quarantine_});
+  operation_.question = ++questions_;
+  MakePlan wanted{options, quarantine_, operation_.question};
+  std::erase_if(wanted.without, [this](const QuarantinedDevice& one) { return was_reset(one); });
+  out_.emplace_back(std::move(wanted));
 }
 
 void Supervisor::release_quarantine() {
-  // What fails from then on was not reset.
-  const bool is_said = operation_.kind == OperationKind::restart && !operation_.failure &&
-                       !std::exchange(operation_.has_released, true);
-  if (!is_said || quarantine_.empty()) return;
-  log(LogLevel::info, fmt::format("{} in quarantine {} used again", devices(quarantine_.size()),
-                                  quarantine_.size() == 1 ? "is" : "are"));
-  operation_.released = std::exchange(quarantine_, {});
+  const bool is_said = operation_.kind == OperationKind::restart && !operation_.failure;
+  if (!is_said || operation_.has_released) return;
+  for (const QuarantinedDevice& one : quarantine_) {
+    if (was_reset(one)) operation_.released.push_back(one);
+  }
+  std::erase_if(quarantine_, [this](const QuarantinedDevice& one) { return was_reset(one); });
+  operation_.has_released = true;
+  const std::size_t count = operation_.released.size();
+  if (count == 0) return;
+  log(LogLevel::info,
+      fmt::format("{} in quarantine {} used again", devices(count), count == 1 ? "is" : "are"));
 }
 
 void Supervisor::restore_quarantine() {
@@ -69,14 +80,15 @@ void Supervisor::restore_quarantine() {
 
 bool Supervisor::is_planned_on_lost(const LaunchPlan& plan) const {
   return std::ranges::any_of(plan.memory.ranks, [this](const RankPlan& rank) {
-    return find_quarantined(quarantine_, rank.device_uuid) != nullptr;
+    const QuarantinedDevice* found = find_quarantined(quarantine_, rank.device_uuid);
+    return found != nullptr && !was_reset(*found);
   });
 }
 
 void Supervisor::on(const DeviceFaulted& event, TimePoint now) { quarantine(event.fault, now); }
 
 void Supervisor::on(const DevicesFound& event, TimePoint now) {
-  if (deployment_) deployment_->devices_found(event.devices, now, out_);
+  if (deployment_) deployment_->devices_found(event, now, out_);
 }
 
 void Supervisor::on(const ProcessSeen& event, TimePoint now) {

@@ -287,6 +287,8 @@ TEST_F(CohortTest, OfRanksThatAllFellSilentTheOneWhomTheOthersWaitForIsNamed) {
       const std::optional<RootCause> cause = cohort.take_cause();
       ASSERT_TRUE(cause);
       EXPECT_EQ(cause->rank, stopped) << cause->message;
+      const std::string waits = "waits for it in collective " + std::to_string(base + 1);
+      EXPECT_NE(cause->message.find(waits), std::string::npos) << cause->message;
     }
   }
 }

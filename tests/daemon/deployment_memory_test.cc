@@ -17,7 +17,7 @@ class TwoPhases : public ::testing::Test {
   static constexpr Blocks kBlocks = 128;
   explicit TwoPhases(const LaunchPlan& launch = plan())
       : deployment_(launch, {.instance = "i", .runtime = "/run"},
-                    {incarnations_, strangers_, quarantine_}) {}
+                    {incarnations_, questions_, strangers_, quarantine_}) {}
   static LaunchPlan plan() {
     LaunchPlan plan;
     plan.context_length = 32 * 32;
@@ -101,6 +101,7 @@ class TwoPhases : public ::testing::Test {
   }
 
   std::int64_t incarnations_ = 0;
+  std::int64_t questions_ = 0;
   Strangers strangers_;
   Quarantine quarantine_;
   Deployment deployment_;
@@ -120,7 +121,7 @@ TEST_F(TwoPhases, LessMemoryThanPlannedIsPlannedForOnceMoreBeforeAnythingIsLoade
   start();
   EXPECT_EQ(count_plans(), 1U);
   EXPECT_EQ(count_loads(), 0U);
-  ASSERT_TRUE(deployment_.awaits_plan());
+  ASSERT_TRUE(deployment_.awaits_plan(questions_));
   LaunchPlan less = plan();
   less.context_length = 32 * 16;
   deployment_.replanned(less, kStart, out_);
@@ -146,7 +147,7 @@ TEST_F(TwoPhases, WhatNoLongerFitsWhenWorkersBeginIsRefusedBeforeAnythingIsLoade
 TEST_F(TwoPhases, AStopThatCameBeforeTheSecondPlanStaysAStop) {
   free_ = kGiB;
   start();
-  ASSERT_TRUE(deployment_.awaits_plan());
+  ASSERT_TRUE(deployment_.awaits_plan(questions_));
   deployment_.stop({}, kStart, out_);
   LaunchPlan refused = plan();
   refused.refusal = does_not_fit("the plan does not fit: ...");

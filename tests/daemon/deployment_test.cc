@@ -37,10 +37,12 @@ class DeploymentTest : public ::testing::Test {
   }
 
   std::int64_t incarnations_ = 0;
+  std::int64_t questions_ = 0;
   Strangers strangers_;
   Quarantine quarantine_;
-  Deployment deployment_{
-      plan(), {.instance = "i", .runtime = "/run"}, {incarnations_, strangers_, quarantine_}};
+  Deployment deployment_{plan(),
+                         {.instance = "i", .runtime = "/run"},
+                         {incarnations_, questions_, strangers_, quarantine_}};
   Actions out_;
 };
 
@@ -66,10 +68,11 @@ TEST(DeploymentProgress, TheTotalIsThePlansFromTheStart) {
   plan.dp = 2;
   plan.weight_bytes = {10, 30};
   std::int64_t incarnations = 0;
+  std::int64_t questions = 0;
   Strangers strangers;
   Quarantine quarantine;
   Deployment deployment(plan, {.instance = "i", .runtime = "/run"},
-                        {incarnations, strangers, quarantine});
+                        {incarnations, questions, strangers, quarantine});
   Actions out;
   deployment.start(kStart, out);
   EXPECT_EQ(deployment.progress().total, 40);

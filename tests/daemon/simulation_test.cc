@@ -17,6 +17,7 @@ class Simulation {
       : random_(seed),
         h_(1 + static_cast<std::int64_t>(below(3)), 1 + static_cast<std::int64_t>(below(3))) {
     if (below(2) == 0) h_.use_devices(4 + static_cast<std::int64_t>(below(8)));
+    h_.is_slow = below(2) == 0;
   }
 
   void run(int steps) {
@@ -57,6 +58,10 @@ class Simulation {
       case 8:
       case 9:
         return h_.let_leave();
+      case 11:
+      case 12:
+        if (!h_.answers.empty()) return h_.answer();
+        return progress();
       default:
         return progress();
     }

@@ -35,7 +35,18 @@ void SupervisorHarness::handle(const Event& event) {
       EXPECT_FALSE(had_exited) << "an action after the exit";
       act(action, events);
     }
+    while (!is_slow && !answers.empty()) {
+      events.push_back(std::move(answers.front()));
+      answers.pop_front();
+    }
   }
+}
+
+void SupervisorHarness::answer() {
+  if (answers.empty()) return;
+  const Event next = std::move(answers.front());
+  answers.pop_front();
+  handle(next);
 }
 
 ChildId SupervisorHarness::worker(std::int64_t replica, std::int64_t rank) {
@@ -184,9 +195,11 @@ std::string SupervisorHarness::all_lines() const {
 void SupervisorHarness::act(Action& action, std::vector<Event>& events) {
   if (auto* plan = std::get_if<MakePlan>(&action)) {
     ++plans;
-    events.emplace_back(make_plan(*plan));
-  } else if (std::holds_alternative<FindDevices>(action)) {
-    events.emplace_back(DevicesFound{devices});
+    Planned planned = make_plan(*plan);
+    planned.question = plan->question;
+    answers.emplace_back(std::move(planned));
+  } else if (auto* asked = std::get_if<FindDevices>(&action)) {
+    answers.emplace_back(DevicesFound{devices, asked->question});
   } else if (auto* look = std::get_if<LookAtProcess>(&action)) {
     EXPECT_TRUE(alive.contains(look->child));
     events.emplace_back(

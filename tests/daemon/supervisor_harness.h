@@ -5,6 +5,7 @@
 #pragma once
 
 #include <csignal>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -53,6 +54,8 @@ class SupervisorHarness {
   void break_device(std::int64_t device) {
     handle(DeviceFaulted{{"GPU-" + std::to_string(device), "Xid 79: it has fallen off the bus"}});
   }
+  // What the machine was asked is answered, oldest first; where is_slow, only then.
+  void answer();
   // All that were killed or asked to leave do so.
   void let_leave();
 
@@ -113,6 +116,8 @@ class SupervisorHarness {
   char process_letter = 'S';    // of those that are looked at
   std::string wait_channel;
   std::set<ChildId> abandoned;
+  bool is_slow = false;  // the machine, to answer
+  std::deque<Event> answers;
   Bytes memory_available = 0;  // in the next plans
   Tokens context_length = 0;   // in the next plans
   bool is_listening = false;
