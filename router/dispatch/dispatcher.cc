@@ -394,6 +394,8 @@ void Dispatcher::replicas(const Replicas& message, TimePoint now) {
   end_pauses();
   const bool are_ready = table_.ready_count() > 0;
   if (were_ready && !are_ready) none_ready_since_ = now;
+  if (deployment_state_ == "held" && !held_since_) held_since_ = now;
+  if (are_ready) held_since_.reset();
   if (!are_ready && !may_come()) {
     for (const std::uint64_t id : waiting()) fail(id, nobody());
   }
@@ -411,8 +413,10 @@ void Dispatcher::tick(TimePoint now) {
   const bool none_ready = table_.ready_count() == 0;
   for (const std::uint64_t id : waiting()) {
     const Request& request = requests_.at(id);
-    const bool no_replica =
-        none_ready && now - std::max(request.waiting_since, none_ready_since_) > limits_.hold_max;
+    // Who waited in the listening socket has waited since then.
+    const TimePoint since =
+        held_since_.value_or(std::max(request.waiting_since, none_ready_since_));
+    const bool no_replica = none_ready && now - since > limits_.hold_max;
     if (!no_replica && now - request.waiting_since <= limits_.queue_max) continue;
     fail(id, unavailable(none_ready ? "no replica became ready in time (--hold-deadline)"
                                     : "no replica had room for this request in time"));

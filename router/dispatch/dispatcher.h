@@ -145,6 +145,7 @@ class Dispatcher {
   std::string deployment_state_ = "loading";
   std::string reason_;
   TimePoint none_ready_since_;
+  std::optional<TimePoint> held_since_;  // clients were not let in, and no replica is ready yet
   Requests requests_;
   LossLedger losses_;
   // Each oldest first. Held ones wait for a verdict, or pause after a refusal.

@@ -83,6 +83,22 @@ TEST_F(DispatcherTest, HoursOfAStreamAreNoWait) {
   EXPECT_EQ(sent_, (std::vector<Sent>{{0, 1}, {0, 1}}));
 }
 
+TEST_F(DispatcherTest, WhoHasWaitedInTheListeningSocketIsNotHeldAsLongAgain) {
+  table({replica(0, "loading")}, "held");
+  time_ += seconds(61);  // then clients are let in although nothing serves
+  table({replica(0, "loading")}, "loading");
+  submit(1);
+  dispatcher_.tick(time_);
+  take();
+  EXPECT_EQ(failed_, (Ids{1}));
+  table({replica(0)}, "serving");
+  submit(2);
+  table({replica(0, "restarting")}, "loading");
+  dispatcher_.tick(time_);
+  take();
+  EXPECT_EQ(failed_, (Ids{1})) << "that was another wait";
+}
+
 TEST_F(DispatcherTest, TheHoldDeadlineChangesLive) {
   table({replica(0)});
   submit(1);
