@@ -1,5 +1,6 @@
 #include "shared/options/option_paths.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <variant>
@@ -11,7 +12,10 @@ namespace plimsoll {
 std::string absolute_path(const std::string& path) {
   std::error_code unknown_folder;
   const std::filesystem::path absolute = std::filesystem::absolute(path, unknown_folder);
-  return path.empty() || unknown_folder ? path : absolute.lexically_normal().string();
+  if (path.empty() || unknown_folder) return path;
+  // Where a link leads to another folder, what lies above that one is not what lies above the link.
+  const bool goes_up = std::ranges::find(absolute, "..") != absolute.end();
+  return goes_up ? absolute.string() : absolute.lexically_normal().string();
 }
 
 void make_paths_absolute(Options& options) {
