@@ -152,6 +152,11 @@ class Systemd(SystemTest):
             self.assertLess(time.monotonic() - began, 10 * SLOW)
             self.assertEqual(machine.show(UNIT, "Result"), "success")
             self.assert_gone(machine)
+            # Root's own would leave files in its folders that the service could not use.
+            done = machine.run("plimsoll", "start")
+            self.assertEqual(done.returncode, 75, done.stderr)
+            self.assertIn("`systemctl start plimsoll` starts that", done.stderr)
+            self.assert_gone(machine)
 
     def stop_a_rank_that_loads(self, machine):
         """A tiny model loads in milliseconds: starts anew until a signal comes before that."""

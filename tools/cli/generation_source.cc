@@ -24,6 +24,8 @@ Result<Generations> settled_generations(const Invocation& call) {
   const std::filesystem::path state = state_folder_of(call);
   Generations all = TRY(read_generations(state));
   if (is_daemon_running(call) || has_daemon(state)) return all;
+  // One that has just ended in order has said so meanwhile, as its last word.
+  all = TRY(read_generations(state));
   for (GenerationRecord& record : all.records) (void)end_abandoned(record);
   return all;
 }

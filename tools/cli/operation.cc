@@ -1,10 +1,13 @@
 #include "tools/cli/operation.h"
 
+#include <csignal>
 #include <optional>
 #include <ostream>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "tools/cli/daemon_client.h"
 #include "tools/cli/json_view.h"
@@ -18,10 +21,35 @@ std::filesystem::path runtime_of(const Invocation& call) {
 
 bool is_daemon_running(const Invocation& call) { return is_daemon_listening(runtime_of(call)); }
 
+namespace {
+
+// The operation is the daemon's, and goes on without who asked for it.
+void detach(int /*signal*/) {
+  constexpr std::string_view kWords =
+      "\nplimsoll: left before it was done; plimsolld goes on with it (`plimsoll status` shows "
+      "it)\n";
+  (void)!::write(STDERR_FILENO, kWords.data(), kWords.size());
+  ::_exit(128 + SIGINT);
+}
+
+class DetachAtInterrupt {
+ public:
+  DetachAtInterrupt() : before_(std::signal(SIGINT, detach)) {}
+  ~DetachAtInterrupt() { (void)std::signal(SIGINT, before_); }
+  DetachAtInterrupt(const DetachAtInterrupt&) = delete;
+  DetachAtInterrupt& operator=(const DetachAtInterrupt&) = delete;
+
+ private:
+  void (*before_)(int);
+};
+
+}  // namespace
+
 Result<Reply> run_operation(const Invocation& call, const Command& command) {
   const std::filesystem::path runtime = runtime_of(call);
   DaemonClient client = TRY(DaemonClient::connect(runtime));
   ProgressView view(call.console);
+  const DetachAtInterrupt interrupt;
   return client.ask_and_wait(command, [&]() -> Status {
     const Result<Json> status = ask_status(runtime);
     // A daemon that is silent for so long will not do what was asked either; another error says

@@ -1,6 +1,9 @@
+#include <optional>
 #include <ostream>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "shared/base/text.h"
 #include "shared/options/option_paths.h"
@@ -128,6 +131,20 @@ int report_end(const Invocation& call, const LaunchedDaemon& daemon, int code) {
   return code == 0 ? kExitFailed : code;
 }
 
+// As root it would take the service's folders, and leave in them what the service cannot use.
+std::optional<Error> owner_of_folder(const Invocation& call) {
+  const std::filesystem::path state = state_folder(call.options.values);
+  struct stat found {};
+  const bool is_foreign = ::geteuid() == 0 && call.options.values.state_dir.empty() &&
+                          ::stat(state.c_str(), &found) == 0 && found.st_uid != 0;
+  if (!is_foreign) return std::nullopt;
+  return unavailable(
+      fmt::format("the folder {} belongs to user {}, as a service's does: `systemctl start "
+                  "plimsoll` starts that; a deployment of its own gets --state-dir and "
+                  "--runtime-dir",
+                  state.string(), found.st_uid));
+}
+
 // Launches the daemon with the same flags, so that it sees where each value came from.
 Result<int> launch_and_wait(const Invocation& call) {
   if (call.options.values.model.empty()) {
@@ -135,6 +152,7 @@ Result<int> launch_and_wait(const Invocation& call) {
         "no model is given: set --model FILE, PLIMSOLL_MODEL or `model` in the "
         "configuration file");
   }
+  if (std::optional<Error> owner = owner_of_folder(call)) return *owner;
   const std::filesystem::path runtime = runtime_of(call);
   const std::filesystem::path program = TRY(sibling_program("plimsolld"));
   LaunchedDaemon daemon = TRY(LaunchedDaemon::launch(program, daemon_arguments(call)));
