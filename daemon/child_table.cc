@@ -127,13 +127,17 @@ std::optional<std::int64_t> ChildTable::pid_of(const ChildId& child) const {
 
 void ChildTable::abandon(const ChildId& child) {
   const auto found = children_.find(child);
-  if (found != children_.end()) found->second.process.abandon();
+  if (found == children_.end()) return;
+  found->second.process.abandon();
+  found->second.is_abandoned = true;
 }
 
 std::vector<std::int64_t> ChildTable::pids() const {
   std::vector<std::int64_t> pids;
   pids.reserve(children_.size());
-  for (const auto& [id, child] : children_) pids.push_back(child.process.pid());
+  for (const auto& [id, child] : children_) {
+    if (!child.is_abandoned) pids.push_back(child.process.pid());
+  }
   return pids;
 }
 

@@ -23,6 +23,7 @@ class ChildTable {
     ChildProcess process;
     LineSplitter lines;
     bool is_silent = false;  // its outputs are closed
+    bool is_abandoned = false;
   };
 
   struct Given {
@@ -62,6 +63,7 @@ class ChildTable {
   void abandon(const ChildId& child);
 
   const std::map<ChildId, Child>& children() const { return children_; }
+  // Of those that will end: what an abandoned one holds does not come back.
   std::vector<std::int64_t> pids() const;
 
  private:

@@ -24,7 +24,8 @@ Result<std::string> HttpSocket::open(const std::string& host, std::int64_t port)
   if (bound_ && bound_->host == host && (bound_->port == port || has_port(*bound_, port))) {
     return bound_->listener.url;
   }
-  const bool comes_back = former_ && former_->host == host && former_->port == port;
+  const bool comes_back =
+      former_ && former_->host == host && (former_->port == port || has_port(*former_, port));
   if (comes_back) {
     std::swap(bound_, former_);
     keep();

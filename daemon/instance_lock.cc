@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +19,16 @@ namespace plimsoll {
 namespace {
 
 // Between opening the file and locking it, its last owner may have removed it; then once more.
-constexpr int kTriesMax = 100;  // a few microseconds each
+constexpr int kTriesMax = 1000;
+constexpr int kTryEveryMs = 1;
+
+// Whether a daemon has it, and not somebody who only asks whether one does (has_daemon()).
+bool is_daemons(int fd) {
+  if (::flock(fd, LOCK_SH | LOCK_NB) != 0) return true;
+  (void)::flock(fd, LOCK_UN);
+  (void)::poll(nullptr, 0, kTryEveryMs);
+  return false;
+}
 
 bool is_same_file(int fd, const std::filesystem::path& path) {
   struct stat opened {};
@@ -67,8 +77,7 @@ Result<InstanceLock> InstanceLock::take(const std::filesystem::path& folder, con
       return unavailable(fmt::format("open {}: {}", path.string(), std::strerror(errno)));
     }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-      // Perhaps somebody who only asks whether there is a daemon (has_daemon()).
-      if (errno == EWOULDBLOCK && i + 1 < kTriesMax) continue;
+      if (errno == EWOULDBLOCK && i + 1 < kTriesMax && !is_daemons(fd.get())) continue;
       return unavailable(
           fmt::format("{} uses the {} folder {}: end it with `plimsoll stop --all{}`, or choose "
                       "another {} (each deployment has folders of its own)",

@@ -82,8 +82,10 @@ bool move_to_spares(const Spares& spares, std::int64_t index, std::int64_t tp, M
       const bool is_taken = std::ranges::find(chosen, at) != chosen.end() ||
                             std::ranges::find(spares.in_use, device.uuid) != spares.in_use.end() ||
                             find_quarantined(spares.quarantine, device.uuid) != nullptr;
+      // The plan is of kernels for that kind of device, and of its size.
+      const bool is_same = rank.device_name.empty() || device.name == rank.device_name;
       const bool has_room =
-          device.memory_total >= rank.device_total && device.memory_free >= rank.total();
+          is_same && device.memory_total >= rank.device_total && device.memory_free >= rank.total();
       if (!device.uuid.empty() && !is_taken && has_room) break;
     }
     if (at == spares.devices.size()) return false;

@@ -78,13 +78,15 @@ void Refuser::finish(int listener, const std::string& reason, Duration longest) 
   for (;;) {
     serve(listener, reason, now());
     look(now());
-    const Duration left = end - now();
-    if (clients_.empty() || left <= Duration(0)) return;
-    std::vector<pollfd> wanted = {{.fd = listener, .events = POLLIN, .revents = 0}};
+    const Duration left = std::min(end, next_deadline().value_or(end)) - now();
+    if (clients_.empty() || now() >= end) return;
+    // One that is full would come back at once for those that it has no room for.
+    const int more = has_room() ? listener : -1;
+    std::vector<pollfd> wanted = {{.fd = more, .events = POLLIN, .revents = 0}};
     for (const int fd : descriptors()) {
       wanted.push_back({.fd = fd, .events = POLLIN, .revents = 0});
     }
-    const auto left_ms = std::chrono::ceil<milliseconds>(left).count();
+    const auto left_ms = std::chrono::ceil<milliseconds>(std::max(left, Duration(0))).count();
     (void)::poll(wanted.data(), wanted.size(), static_cast<int>(left_ms));
   }
 }

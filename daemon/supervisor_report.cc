@@ -69,7 +69,11 @@ void Supervisor::report(TimePoint now) {
     was_notified_ready_ = true;
     return;
   }
-  if (state != DeploymentState::planned) log(LogLevel::info, deployment_state_name(state));
+  // Of what has served, the line with the cause says it.
+  const bool is_told = deployment_ && deployment_->has_served() &&
+                       (state == DeploymentState::loading || state == DeploymentState::warming);
+  const bool is_news = state != DeploymentState::planned && !is_told;
+  if (is_news) log(LogLevel::info, deployment_state_name(state));
   out_.emplace_back(Notify{.status = deployment_state_name(state)});
 }
 

@@ -19,9 +19,9 @@ constexpr std::uint64_t kExecutorSeed = 2;
 // Kernels that wait for other ranks give up by themselves, before this.
 constexpr Duration kSpinDeadline = seconds(120);
 
-// As NVML says it, which makes no context.
+// As NVML says it, which makes no context. Of others that are broken it need not know.
 std::optional<Bytes> free_without_context(const std::string& uuid) {
-  const Result<NvmlDevices> found = query_nvml(0);
+  const Result<NvmlDevices> found = query_nvml(0, LostGpus::left_out);
   if (!found) return std::nullopt;
   const auto device = std::ranges::find(found->devices, uuid, &Device::uuid);
   if (device == found->devices.end()) return std::nullopt;

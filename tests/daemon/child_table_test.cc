@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <unistd.h>
 
 #include "daemon/leftovers.h"
 #include "tests/support/temp_folder.h"
@@ -25,7 +26,7 @@ class ChildTableTest : public ::testing::Test {
     return {.child = child,
             .folder = folder_.path(),
             .control_endpoint = "ipc:///run/x/control",
-            .instance = "abc",
+            .instance = instance_,
             .descriptors = {{"segment", 0}}};
   }
   Ending wait(ChildTable& table, const ChildId& child) {
@@ -39,6 +40,10 @@ class ChildTableTest : public ::testing::Test {
   }
 
   TempFolder folder_;
+  // Of this test and process alone: what another has left is not its own.
+  std::string instance_ =
+      std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) + "-" +
+      std::to_string(::getpid());
   std::vector<std::string> lines_;
 };
 
@@ -50,16 +55,16 @@ TEST_F(ChildTableTest, AWorkerIsToldWhoItIs) {
   EXPECT_EQ(table.pids(), std::vector<std::int64_t>{*pid});
   EXPECT_EQ(wait(table, kWorker).code, 7);
   ASSERT_EQ(lines_.size(), 2U);
-  EXPECT_EQ(lines_[0],
-            "worker 1.2: --control ipc:///run/x/control --instance abc --replica 1 --rank 2");
+  EXPECT_EQ(lines_[0], "worker 1.2: --control ipc:///run/x/control --instance " + instance_ +
+                           " --replica 1 --rank 2");
   EXPECT_EQ(lines_[1], "2026-01-01T00:00:00.000 I worker 1.2: timed");
   EXPECT_TRUE(table.children().empty());
 }
 
 TEST_F(ChildTableTest, ARouterHasNoRank) {
   const auto arguments = child_arguments(start({.kind = ChildId::Kind::router}));
-  EXPECT_EQ(arguments,
-            (std::vector<std::string>{"--control", "ipc:///run/x/control", "--instance", "abc"}));
+  EXPECT_EQ(arguments, (std::vector<std::string>{"--control", "ipc:///run/x/control", "--instance",
+                                                 instance_}));
 }
 
 TEST_F(ChildTableTest, SignalsToWhoIsGoneAreNothing) {
@@ -84,6 +89,17 @@ TEST_F(ChildTableTest, TheLastWordsOfADeadChildAreKeptAlthoughAnotherHoldsItsPip
             (std::vector<std::string>{"worker 1.2: first", "worker 1.2: terminate called"}));
 }
 
+TEST_F(ChildTableTest, WhatAnAbandonedChildHoldsIsNotCountedOn) {
+  program("plimsoll-worker", "exec sleep 100");
+  ChildTable table;
+  ASSERT_TRUE(table.start(start(kWorker)));
+  EXPECT_EQ(table.pids().size(), 1U);
+  table.abandon(kWorker);
+  EXPECT_TRUE(table.pids().empty());
+  table.signal(kWorker, SIGKILL);
+  EXPECT_EQ(wait(table, kWorker).code, SIGKILL) << "that it ends after all is noticed";
+}
+
 TEST_F(ChildTableTest, AMissingProgramIsAnError) {
   ChildTable table;
   const Result<std::int64_t> pid = table.start(start(kWorker));
@@ -95,15 +111,13 @@ TEST_F(ChildTableTest, AMissingProgramIsAnError) {
 TEST_F(ChildTableTest, WhatAChildHasStartedEndsAfterIt) {
   program("plimsoll-worker", "setsid sleep 300 > /dev/null 2>&1 < /dev/null & exit 0");
   ChildTable table;
-  ChildTable::Start wanted = start(kWorker);
-  wanted.instance = "child-table-test";
-  ASSERT_TRUE(table.start(wanted));
+  ASSERT_TRUE(table.start(start(kWorker)));
   EXPECT_TRUE(table.tidy().empty()) << "it lives";
   (void)wait(table, kWorker);
   const std::vector<std::string> lines = table.tidy();
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_NE(lines[0].find("left behind"), std::string::npos) << lines[0];
-  EXPECT_TRUE(processes_of("child-table-test").empty());
+  EXPECT_TRUE(processes_of(instance_).empty());
   EXPECT_TRUE(table.tidy().empty()) << "each is said once";
 }
 

@@ -123,6 +123,19 @@ TEST_F(HttpSocketTest, TheFormerOneComesBackWithWhoWaitsThere) {
   EXPECT_TRUE(bind_listener("127.0.0.1", second));
 }
 
+TEST_F(HttpSocketTest, TheFormerOneComesBackAlsoByTheNumberThatItGot) {
+  HttpSocket http({}, service_);
+  ASSERT_TRUE(http.open("127.0.0.1", 0));
+  const std::int64_t first = port_of(http.fd());
+  Listener free = bound();
+  const std::int64_t second = port_of(free.fd.get());
+  free.fd.reset();
+  ASSERT_TRUE(http.open("127.0.0.1", second));
+  const Result<std::string> back = http.open("127.0.0.1", first);
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(port_of(http.fd()), first);
+}
+
 TEST_F(HttpSocketTest, TheFormerOneGoesWhenTheNewOneIsKept) {
   HttpSocket http({}, service_);
   ASSERT_TRUE(http.open("127.0.0.1", 0));

@@ -1,13 +1,17 @@
 #include "daemon/instance_lock.h"
 
 #include <fstream>
+#include <future>
 #include <optional>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "shared/generation/abandoned.h"
 #include "tests/support/temp_folder.h"
 
 namespace plimsoll {
@@ -64,6 +68,19 @@ TEST(InstanceLock, OneDaemonAlsoAFolderOfRecords) {
   EXPECT_NE(second.error().message.find("--state-dir"), std::string::npos);
   EXPECT_NE(second.error().message.find("stop --all --runtime-dir ITS-OWN"), std::string::npos)
       << "in ours nobody is: " << second.error().message;
+}
+
+TEST(InstanceLock, WhoOnlyAsksForADaemonHoldsUpNone) {
+  const TempFolder folder;
+  const std::filesystem::path file = state_lock_file(folder.path());
+  UniqueFd asker(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(asker.get(), LOCK_SH), 0);
+  std::future<bool> taken = std::async(
+      std::launch::async, [&] { return InstanceLock::take_state(folder.path()).has_value(); });
+  // Long for one who asks, and short of what is waited for them.
+  EXPECT_EQ(taken.wait_for(milliseconds(20)), std::future_status::timeout);
+  asker.reset();
+  EXPECT_TRUE(taken.get());
 }
 
 TEST(InstanceLock, LeftSocketsGoAndOtherFilesStay) {
