@@ -6,6 +6,7 @@
 //   FAULT_STEPS   ... after that many further answers (default 0: at once)
 //   FAULT_HOLD    type of message ("loaded", "ready") that is not sent ...
 //   FAULT_GATE    ... before this file exists
+//   FAULT_STUCK   set: a worker's own thread goes on with nothing at SIGUSR1; its others live
 //   FAULT_EAT     set: any program takes memory at SIGUSR2, until its control group's limit ends it
 #include <algorithm>
 #include <array>
@@ -93,12 +94,17 @@ void eat(int /*signal*/) {
   ::_exit(99);
 }
 
-struct Eater {
-  Eater() {
+void get_stuck(int /*signal*/) {
+  for (;;) ::pause();
+}
+
+struct Handlers {
+  Handlers() {
     if (std::getenv("FAULT_EAT") != nullptr) ::signal(SIGUSR2, eat);
+    if (std::getenv("FAULT_STUCK") != nullptr) ::signal(SIGUSR1, get_stuck);
   }
 };
-const Eater eater;
+const Handlers handlers;
 
 int& steps_left() {
   static int left = -1;  // nothing is to happen

@@ -28,8 +28,8 @@ class Lifecycle(SystemTest):
         return subprocess.run([BUILD / "plimsolld", *map(str, arguments)], capture_output=True, text=True,
                               timeout=20 * SLOW, env={**os.environ, **(environment or {})})
 
-    def test_sigterm_and_sigint_end_everything(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
+    def test_sigterm_sigint_and_sighup_end_everything(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             server = Deployment(self.model, "--tp", 2).start()
             self.assertEqual(server.stop(number=number), 0)
 
@@ -94,6 +94,11 @@ class Lifecycle(SystemTest):
         self.assertEqual(done.returncode, 78, done.stderr)
         for part in ("prot", "port", "bad.conf:1", "bad.conf:2", "PLIMSOLL_LOG_LEVLE", "PLIMSOLL_LOG_LEVEL", "--dp"):
             self.assertIn(part.lower(), done.stderr.lower())
+        none = Deployment()  # a start without a model is no success, nor another way to idle
+        done = none.cli("start", "--config", "/dev/null")
+        none.stop()
+        self.assertEqual(done.returncode, 78, done.stderr)
+        self.assertIn("no model is given", done.stderr)
 
     def test_a_plan_that_does_not_fit_is_refused_once_before_loading(self):
         done = self.plimsolld("--model", self.model, "--device-memory", "1MiB", "--tp", 2, "--port", 0,

@@ -121,6 +121,9 @@ class Simulated(SystemTest):
         server.stop()
         self.assertEqual(code, 1, log)
         self.assertIn('the plan\'s row "weights" has', log)
+        # The line about it is written when no process of its replica is left.
+        causes = [line for line in log.splitlines() if "7 peers left with it" in line]
+        self.assertTrue(causes and all("rank 2 (pid " in line for line in causes), log)
 
     def test_a_killed_rank_is_started_again_and_the_answer_goes_on(self):
         with self.deployment(step_time="20ms") as server:
