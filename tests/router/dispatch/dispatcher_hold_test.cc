@@ -96,7 +96,7 @@ TEST_F(DispatcherTest, WhoHasWaitedInTheListeningSocketIsNotHeldAsLongAgain) {
   table({replica(0, "restarting")}, "loading");
   dispatcher_.tick(time_);
   take();
-  EXPECT_EQ(failed_, (Ids{1})) << "that was another wait";
+  EXPECT_TRUE(failed_.empty()) << "that was another wait";
 }
 
 TEST_F(DispatcherTest, TheHoldDeadlineChangesLive) {
