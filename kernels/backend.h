@@ -80,7 +80,8 @@ constexpr bool is_gated(Epilogue epilogue) {
 }
 
 // out = epilogue(rms_norm(in) · Wᵀ). On the CPU `in` is quantised to int8 per 32 columns after the
-// norm, unless the backend was made with f32 activations or the part is F32, F16 or BF16.
+// norm, unless the backend was made with f32 activations or the part is F32 or F16; for a BF16 part
+// it is rounded to bf16 where the CPU multiplies that.
 struct LinearCall {
   TensorView in;  // [tokens, cols] f32
   Norm norm;

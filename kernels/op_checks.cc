@@ -77,7 +77,9 @@ Status check_segments(const LinearCall& call) {
     return fault("a weight with segments is only added up: add or partial");
   }
   for (const PackedPart& part : call.weight->parts) {
-    const std::int64_t block = dtype_info(part.dtype).block_length;
+    // The CPU packs BF16 two columns at a time.
+    const std::int64_t block =
+        part.dtype == DType::bf16 ? 2 : std::int64_t{dtype_info(part.dtype).block_length};
     if (segment < 0 || segment % block != 0) {
       return fault("segments of " + number(segment) + " columns are not whole blocks of " +
                    number(block));

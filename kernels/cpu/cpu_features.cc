@@ -38,6 +38,7 @@ CpuFeatures detect_cpu_features() {
   features.avx512bw = bit(b, 30);
   features.avx512vl = bit(b, 31);
   features.avx512vnni = bit(c, 11);
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) features.avx512bf16 = bit(a, 5);
   return features;
 }
 

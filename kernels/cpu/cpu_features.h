@@ -11,6 +11,7 @@ namespace plimsoll {
 struct CpuFeatures {
   bool avx2 = false, fma = false, f16c = false;
   bool avx512f = false, avx512bw = false, avx512vl = false, avx512dq = false, avx512vnni = false;
+  bool avx512bf16 = false;    // no path needs it: where it is, BF16 weights take it
   bool os_saves_ymm = false;  // XCR0: the operating system keeps the registers over a switch
   bool os_saves_zmm = false;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/cpu_features.h"
 #include "kernels/cpu/packed_layout.h"
 #include "shared/base/check.h"
 
@@ -19,30 +20,36 @@ constexpr Bytes kChunkBytes = 256 * kKiB;
 // Tiles of segments that are kept before they are added up: with the sums in a register then.
 constexpr int kTilesAtOnce = 8;
 
-constexpr Bytes int8_bytes(std::int64_t cols) {
-  return ceil_div(cols, kSubBlock) * kInt8BlockBytes;
+enum class PanelType { int8, bf16, f32 };
+constexpr PanelType kPanelTypes[] = {PanelType::int8, PanelType::bf16, PanelType::f32};
+constexpr std::size_t index_of(PanelType type) { return static_cast<std::size_t>(type); }
+
+// Of one token in a panel.
+constexpr Bytes bytes_of(PanelType type, std::int64_t cols) {
+  if (type == PanelType::int8) return ceil_div(cols, kSubBlock) * kInt8BlockBytes;
+  if (type == PanelType::bf16) return ceil_div(cols, 2) * kBf16PairBytes;
+  return cols * 4;
 }
-constexpr Bytes f32_bytes(std::int64_t cols) { return cols * 4; }
 // Flags of a panel; the first of its tokens has the room.
 constexpr Bytes more_bytes(std::int64_t cols) {
   return ceil_div(cols, kSubBlock) * static_cast<Bytes>(sizeof(std::uint64_t));
 }
+// Of a call, which has panels of at most two types: bf16 panels are the smallest.
 constexpr Bytes panel_bytes(std::int64_t cols) {
-  return 2 * int8_bytes(cols) + more_bytes(cols) + f32_bytes(cols);
+  return 2 * bytes_of(PanelType::int8, cols) + more_bytes(cols) + bytes_of(PanelType::f32, cols);
 }
 
 // The panels of one call: those of token t's panel start at t (a multiple of panel_tokens) times
 // the bytes of a token.
 struct Panels {
   std::uint64_t* more = nullptr;
-  std::byte* int8 = nullptr;
-  std::byte* f32 = nullptr;
+  std::byte* of[std::size(kPanelTypes)] = {};
   Bytes second = 0;  // from an int8 panel to its second one
 };
 
 struct PartRange {
   const PackedPart* part = nullptr;
-  bool int8 = false;
+  PanelType type = PanelType::f32;
   Bytes group_bytes = 0;
   Bytes segment_bytes = 0;                      // of a group
   TileFunction full = nullptr;                  // of panels of panel_tokens
@@ -59,28 +66,30 @@ class Linear {
          std::span<std::byte> scratch)
       : call_(call),
         kernel_(kernel),
+        activations_(activations),
         tokens_(call.in.rows),
         cols_(call.weight->cols),
         segment_cols_(call.weight->segment_cols == 0 ? cols_ : call.weight->segment_cols) {
+    for (const PackedPart& part : call.weight->parts) needs_[index_of(type_for(part.dtype))] = true;
+    // There is no room for all three: BF16 takes what F16 or F32 have in this matrix.
+    if (needs(PanelType::int8) && needs(PanelType::f32)) needs_[index_of(PanelType::bf16)] = false;
     std::int64_t out_col = 0;
     for (const PackedPart& part : call.weight->parts) {
       PartRange& range = ranges_[parts_++];
       const bool all = call.row_end == 0;
       range.part = &part;
-      range.int8 = activations == Activations::int8 && is_quantised(part.dtype);
+      range.type = type_for(part.dtype);
+      if (!needs(range.type)) range.type = PanelType::f32;
       range.group_bytes = packed_bytes(part.dtype, kPackedRows, cols_);
       range.segment_bytes = packed_bytes(part.dtype, kPackedRows, segment_cols_);
-      const Activations kind = range.int8 ? Activations::int8 : Activations::f32;
-      range.full = kernel.tile(part.dtype, kind, kernel.panel_tokens);
-      range.tail = kernel.tile(part.dtype, kind, static_cast<int>(tokens_ % kernel.panel_tokens));
+      range.full = tile_for(range, kernel.panel_tokens);
+      range.tail = tile_for(range, static_cast<int>(tokens_ % kernel.panel_tokens));
       range.row_begin = all ? 0 : call.row_begin;
       range.row_end = all ? part.rows : call.row_end;
       range.group_begin = range.row_begin / kPackedRows;
       range.group_end = ceil_div(range.row_end, kPackedRows);
       range.out_col = out_col;
       out_col += range.row_end - range.row_begin;
-      needs_int8_ = needs_int8_ || range.int8;
-      needs_f32_ = needs_f32_ || !range.int8;
     }
     scratch_ = scratch.data();
   }
@@ -102,6 +111,22 @@ class Linear {
   }
 
  private:
+  bool needs(PanelType type) const { return needs_[index_of(type)]; }
+
+  PanelType type_for(DType dtype) const {
+    if (activations_ == Activations::f32) return PanelType::f32;
+    if (is_quantised(dtype)) return PanelType::int8;
+    const bool is_rounded = dtype == DType::bf16 && kernel_.round != nullptr;
+    return is_rounded ? PanelType::bf16 : PanelType::f32;
+  }
+
+  TileFunction tile_for(const PartRange& range, int tokens) const {
+    if (range.type == PanelType::bf16) return kernel_.bf16_tile(tokens);
+    return kernel_.tile(range.part->dtype,
+                        range.type == PanelType::int8 ? Activations::int8 : Activations::f32,
+                        tokens);
+  }
+
   void run_by_tokens(ThreadTeam& team) {
     const std::int64_t width = kernel_.panel_tokens;
     const std::int64_t count = ceil_div(tokens_, width);
@@ -117,12 +142,15 @@ class Linear {
   Panels panels_of(std::int64_t first_token) const {
     std::byte* base = scratch_ + first_token * panel_bytes(cols_);
     const std::int64_t tokens = std::max(tokens_, std::int64_t{1});
-    std::byte* int8 = base + tokens * more_bytes(cols_);
-    const Bytes second = tokens * int8_bytes(cols_);
-    return {.more = reinterpret_cast<std::uint64_t*>(base),
-            .int8 = int8,
-            .f32 = int8 + 2 * second,
-            .second = second};
+    Panels panels{.more = reinterpret_cast<std::uint64_t*>(base),
+                  .second = tokens * bytes_of(PanelType::int8, cols_)};
+    base += tokens * more_bytes(cols_);
+    for (const PanelType type : kPanelTypes) {
+      if (!needs(type)) continue;
+      panels.of[index_of(type)] = base;
+      base += (type == PanelType::int8 ? 2 : 1) * tokens * bytes_of(type, cols_);
+    }
+    return panels;
   }
 
   std::uint64_t* more_of(const Panels& panels, std::int64_t first) const {
@@ -139,15 +167,23 @@ class Linear {
       if (row.weight != nullptr) row.rms = kernel_.rms_of(row.row, cols_, call_.norm.eps);
       const std::int64_t first = t - t % kernel_.panel_tokens;
       const int token = static_cast<int>(t - first), width = panel_width(first);
-      if (needs_int8_) {
-        std::byte* panel = panels.int8 + first * int8_bytes(cols_);
+      const auto panel_of_type = [&](PanelType type) {
+        return panels.of[index_of(type)] + first * bytes_of(type, cols_);
+      };
+      if (needs(PanelType::int8)) {
+        std::byte* panel = panel_of_type(PanelType::int8);
         kernel_.quantise(row, token, width,
                          {.first = panel,
                           .second = panel + panels.second,
                           .is_shared = adds_up(),
                           .more = reinterpret_cast<std::uint8_t*>(more_of(panels, first))});
       }
-      if (needs_f32_) kernel_.spread(row, token, width, panels.f32 + first * f32_bytes(cols_));
+      if (needs(PanelType::bf16)) {
+        kernel_.round(row, token, width, panel_of_type(PanelType::bf16));
+      }
+      if (needs(PanelType::f32)) {
+        kernel_.spread(row, token, width, panel_of_type(PanelType::f32));
+      }
     }
   }
 
@@ -162,7 +198,10 @@ class Linear {
   // Token chunks whose panels stay in cache, each over all of this thread's groups.
   void multiply(const Panels& panels, std::int64_t begin, std::int64_t end,
                 const Share& share) const {
-    const Bytes token_bytes = needs_f32_ ? f32_bytes(cols_) : int8_bytes(cols_);
+    Bytes token_bytes = 0;
+    for (const PanelType type : kPanelTypes) {
+      if (needs(type)) token_bytes = std::max(token_bytes, bytes_of(type, cols_));
+    }
     const std::int64_t chunk =
         std::max<std::int64_t>(1, kChunkBytes / token_bytes / kernel_.panel_tokens) *
         kernel_.panel_tokens;
@@ -235,8 +274,7 @@ class Linear {
 
   const std::byte* panel_of(const PartRange& range, const Panels& panels,
                             std::int64_t first) const {
-    return range.int8 ? panels.int8 + first * int8_bytes(cols_)
-                      : panels.f32 + first * f32_bytes(cols_);
+    return panels.of[index_of(range.type)] + first * bytes_of(range.type, cols_);
   }
 
   void compute(const PartRange& range, std::int64_t group, const Panels& panels, std::int64_t first,
@@ -253,8 +291,7 @@ class Linear {
                     std::int64_t first, int tokens, double* sums) const {
     alignas(64) float tiles[kTilesAtOnce * kPanelTokensMax * kTileRows];
     const TileFunction function = tokens == kernel_.panel_tokens ? range.full : range.tail;
-    const Bytes segment_bytes =
-        tokens * (range.int8 ? int8_bytes(segment_cols_) : f32_bytes(segment_cols_));
+    const Bytes segment_bytes = tokens * bytes_of(range.type, segment_cols_);
     const std::byte* weights = range.part->data + group * range.group_bytes;
     const std::byte* panel = panel_of(range, panels, first);
     for (std::int64_t c = 0; c < cols_; c += kTilesAtOnce * segment_cols_) {
@@ -273,14 +310,14 @@ class Linear {
 
   const LinearCall& call_;
   const LinearKernel& kernel_;
+  Activations activations_;
   std::int64_t tokens_;
   std::int64_t cols_;
   std::int64_t segment_cols_;
   std::byte* scratch_ = nullptr;
   PartRange ranges_[3];
   int parts_ = 0;
-  bool needs_int8_ = false;
-  bool needs_f32_ = false;
+  bool needs_[std::size(kPanelTypes)] = {};
 };
 
 }  // namespace
@@ -288,7 +325,7 @@ class Linear {
 const LinearKernel& linear_kernel(CpuPath path) {
   switch (path) {
     case CpuPath::avx512:
-      return avx512_linear_kernel();
+      return detect_cpu_features().avx512bf16 ? avx512bf16_linear_kernel() : avx512_linear_kernel();
     case CpuPath::avx2:
       return avx2_linear_kernel();
     case CpuPath::scalar:
@@ -320,7 +357,7 @@ void run_embed(const PackedMatrix& table, std::span<const std::int32_t> ids, flo
     float* to = out.row(static_cast<std::int64_t>(i));
     if (!is_quantised(part->dtype)) {
       for (std::int64_t c = 0; c < part->cols; ++c) {
-        to[c] = scale * unpack_float(part->dtype, group, c, lane);
+        to[c] = scale * unpack_float(part->dtype, group, part->cols, c, lane);
       }
       continue;
     }

@@ -63,6 +63,7 @@ struct Avx2 {
     const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
+  static F as_floats(I a) { return _mm256_castsi256_ps(a); }
   static F load_floats(const float* p) { return _mm256_loadu_ps(p); }
   static void store(float* p, F a) { _mm256_storeu_ps(p, a); }
   static F spread(const std::byte* p) {

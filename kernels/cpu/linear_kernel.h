@@ -4,6 +4,7 @@
 //   int8 panel, per 32 columns: int8 q[T][32], f32 d[T], f32 s[T], int16 n[T][2]; x = d * q,
 //        s = d * sum(q), n = minus the sums of q over columns 0-15 and 16-31. 44 bytes a token.
 //   f32 panel: f32 x[cols][T].
+//   bf16 panel, per two columns: bf16 x[T][2]; a last column without a pair has 0 beside it.
 //
 // One value that is far larger than the others of its block takes their precision (outlier
 // channels: Dettmers et al. 2022, LLM.int8()). Blocks with such a value are rounded twice: what the
@@ -35,6 +36,7 @@ static_assert(kTileRows == kPackedRows);
 constexpr int kPanelTokensMax = 8;
 static_assert(kPanelTokensMax == sizeof(std::uint64_t));  // flags of a block
 constexpr std::int64_t kInt8BlockBytes = 44;              // of one token and 32 columns
+constexpr std::int64_t kBf16PairBytes = 4;                // of one token and two columns
 // Its square is over so many times the mean square of its row; or of its block, most of whose 32
 // it then is, where ranks share the row and none knows all of it.
 constexpr float kOutlierOfRow = 64;
@@ -96,6 +98,11 @@ struct LinearKernel {
   // The function for a weight type and panels of `tokens` tokens; `activations` says which panel.
   TileFunction (*tile)(DType dtype, Activations activations, int tokens);
 
+  // Where the CPU multiplies BF16 (else nullptr): writes the row, rounded, as token `token` of a
+  // bf16 panel; and the function for BF16 weights and such panels of `tokens` tokens.
+  void (*round)(const NormedRow& row, int token, int width, std::byte* panel) = nullptr;
+  TileFunction (*bf16_tile)(int tokens) = nullptr;
+
   // sums[tokens][16] += each of `count` tiles of `tokens` tokens, in order.
   void (*add_tiles)(const float* tiles, int count, int tokens, double* sums);
 
@@ -111,5 +118,6 @@ const LinearKernel& linear_kernel(CpuPath path);
 const LinearKernel& scalar_linear_kernel();
 const LinearKernel& avx2_linear_kernel();
 const LinearKernel& avx512_linear_kernel();
+const LinearKernel& avx512bf16_linear_kernel();  // the same with BF16 products
 
 }  // namespace plimsoll

@@ -157,7 +157,7 @@ void f32_tile(const std::byte* group, const std::byte* panel, const TileColumns&
         }
       } else {
         for (std::int64_t k = 0; k < count; ++k) {
-          weights[k] = unpack_float(dtype, group, c + k, r);
+          weights[k] = unpack_float(dtype, group, cols.all, c + k, r);
         }
       }
       for (int t = 0; t < T; ++t) {

@@ -224,6 +224,16 @@ void f32_tile(const std::byte* group, const std::byte* panel, const TileColumns&
   }
 }
 
+// The even or odd column of a pair of BF16 columns: f32 has the same upper bits.
+template <class S, bool is_odd>
+[[gnu::always_inline]] inline typename S::F widen_half(const std::byte* pairs) {
+  const typename S::I pair = S::load(pairs);
+  if constexpr (is_odd) {
+    return S::as_floats(S::bit_and(pair, S::words(static_cast<int>(0xffff0000))));
+  }
+  return S::as_floats(S::template shift_left<16>(pair));
+}
+
 // F32, F16 and BF16 weights: kSize bytes each; S::floats widens a vector of them. Rows
 // [lane, lane + kParts * S::kLanes) of a group times T tokens; columns are summed in runs of 32.
 template <class S, DType dtype, int T, int kParts>
@@ -231,7 +241,6 @@ template <class S, DType dtype, int T, int kParts>
                                               std::int64_t cols, int lane, float* tile) {
   using F = typename S::F;
   constexpr int kSize = dtype == DType::f32 ? 4 : 2;
-  weights += kSize * lane;
   F sums[kParts * T];
   const auto each_sum = [](const auto& f) __attribute__((always_inline)) { unroll<kParts * T>(f); };
   each_sum([&](auto i) __attribute__((always_inline)) { sums[decltype(i)::value] = S::zero(); });
@@ -240,17 +249,43 @@ template <class S, DType dtype, int T, int kParts>
     F partial[kParts * T];
     each_sum([&](auto i)
                  __attribute__((always_inline)) { partial[decltype(i)::value] = S::zero(); });
-    for (std::int64_t k = c; k < end; ++k, weights += kSize * kTileRows, panel += 4 * T) {
-      if constexpr (T <= 2) S::prefetch(weights, 1);
+    // Column x of the panel; `weight_of` gives the weights from a row on.
+    const auto add_column = [&](const std::byte* x, const auto& weight_of)
+        __attribute__((always_inline)) {
       F weight[kParts];
-      unroll<kParts>([&](auto i) __attribute__((always_inline)) {
-        constexpr int part = decltype(i)::value;
-        weight[part] = S::template floats<dtype>(weights + kSize * S::kLanes * part);
+      unroll<kParts>([&](auto part) __attribute__((always_inline)) {
+        weight[decltype(part)::value] = weight_of(S::kLanes * decltype(part)::value + lane);
       });
       each_sum([&](auto i) __attribute__((always_inline)) {
         constexpr int at = decltype(i)::value, part = at / T, t = at % T;
-        partial[at] = S::multiply_add(weight[part], S::spread(panel + 4 * t), partial[at]);
+        partial[at] = S::multiply_add(weight[part], S::spread(x + 4 * t), partial[at]);
       });
+    };
+    std::int64_t k = c;
+    if constexpr (dtype == DType::bf16) {  // the even columns of the run, then the odd ones
+      const std::int64_t pairs = (end - c) / 2;
+      unroll<2>([&](auto half) __attribute__((always_inline)) {
+        constexpr bool is_odd = decltype(half)::value == 1;
+        const std::byte* pair = weights;
+        const std::byte* x = panel + (is_odd ? 4 * T : 0);
+        for (std::int64_t i = 0; i < pairs; ++i, pair += kVector, x += 8 * T) {
+          if constexpr (T <= 2 && !is_odd) S::prefetch(pair, 1);
+          add_column(
+              x, [&](int row) __attribute__((always_inline)) {
+                return widen_half<S, is_odd>(pair + 4 * row);
+              });
+        }
+      });
+      k += 2 * pairs;
+      weights += pairs * kVector;
+      panel += pairs * 8 * T;
+    }
+    for (; k < end; ++k, weights += kSize * kTileRows, panel += 4 * T) {
+      if constexpr (T <= 2) S::prefetch(weights, 1);
+      add_column(
+          panel, [&](int row) __attribute__((always_inline)) {
+            return S::template floats<dtype>(weights + kSize * row);
+          });
     }
     each_sum([&](auto i) __attribute__((always_inline)) {
       constexpr int at = decltype(i)::value;

@@ -117,7 +117,6 @@ void pack_block(DType dtype, const std::byte* from, int lane, std::byte* to) {
       std::memcpy(to + 4 * lane, from, 4);
       return;
     case DType::f16:
-    case DType::bf16:
       copy_half(from, lane, to);
       return;
     case DType::q4_k:
@@ -128,6 +127,20 @@ void pack_block(DType dtype, const std::byte* from, int lane, std::byte* to) {
       return pack_q6_k(from, lane, to);
     default:
       return pack_simple(dtype, from, lane, to);
+  }
+}
+
+// BF16 rows of `cols` columns, two columns at a time; a last one without a pair is packed alone.
+void pack_pairs(const std::byte* from, std::int64_t row_bytes, std::int64_t cols, int lanes,
+                std::byte* to) {
+  for (std::int64_t c = 0; c < cols; c += 2, from += 4, to += kVector) {
+    for (int lane = 0; lane < lanes; ++lane) {
+      if (c + 1 < cols) {
+        put_word(load_word(from + lane * row_bytes), lane, to);
+      } else {
+        copy_half(from + lane * row_bytes, lane, to);
+      }
+    }
   }
 }
 
@@ -146,6 +159,10 @@ void pack_groups(const StoredSlice& slice, std::int64_t group_begin, std::int64_
     std::byte* to = destination + group * blocks * packed_block;
     const std::int64_t row = group * kPackedRows;
     const int lanes = static_cast<int>(std::min(kPackedRows, rows - row));
+    if (slice.dtype == DType::bf16) {
+      pack_pairs(first + row * row_bytes, row_bytes, blocks, lanes, to);
+      continue;
+    }
     // Block by block over all rows: the destination is written once, in order.
     for (std::int64_t block = 0; block < blocks; ++block, to += packed_block) {
       const std::byte* from = first + row * row_bytes + block * info.block_bytes;

@@ -133,8 +133,11 @@ void unpack_row(DType dtype, const std::byte* group, std::int64_t sub_block, int
   }
 }
 
-float unpack_float(DType dtype, const std::byte* group, std::int64_t col, int lane) {
-  const std::int64_t index = col * kPackedRows + lane;
+float unpack_float(DType dtype, const std::byte* group, std::int64_t cols, std::int64_t col,
+                   int lane) {
+  std::int64_t index = col * kPackedRows + lane;
+  const bool has_pair = dtype == DType::bf16 && (col | 1) < cols;
+  if (has_pair) index = col / 2 * 2 * kPackedRows + 2 * lane + col % 2;
   if (dtype == DType::f32) return load<float>(group + 4 * index);
   const auto bits = load<std::uint16_t>(group + 2 * index);
   if (dtype == DType::f16) return half_to_float(bits);

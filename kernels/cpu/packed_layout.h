@@ -4,7 +4,9 @@
 // holds its blocks along the columns; lane r of every vector below is row r of the group, so that
 // one 512-bit or two 256-bit registers hold one value (or four bytes) of all sixteen rows.
 //
-//   F32, F16, BF16   per column: 16 values.
+//   F32, F16         per column: 16 values.
+//   BF16             per two columns: 16 pairs, so that one 512-bit register is a factor of
+//                    VDPBF16PS. A last column without a pair: 16 values.
 //   A run of 32 columns of quantised bits is one *sub-block*:
 //     quants   4 vectors of 16 x u32. Byte b of lane r of vector v: low nibble is column 4v + b,
 //              high nibble column 16 + 4v + b. (Q8_0: 8 vectors of int8, column 4v + b.)
@@ -44,7 +46,9 @@ bool is_quantised(DType dtype);  // false: F32, F16, BF16
 // Columns [32 * sub_block, + 32) of row `lane` of a packed group. REQUIRES: is_quantised(dtype).
 void unpack_row(DType dtype, const std::byte* group, std::int64_t sub_block, int lane,
                 UnpackedRow& row);
-// Column `col` of row `lane` of a packed group. REQUIRES: not is_quantised(dtype).
-float unpack_float(DType dtype, const std::byte* group, std::int64_t col, int lane);
+// Column `col` of row `lane` of a packed group of `cols` columns. REQUIRES: not
+// is_quantised(dtype).
+float unpack_float(DType dtype, const std::byte* group, std::int64_t cols, std::int64_t col,
+                   int lane);
 
 }  // namespace plimsoll

@@ -11,7 +11,7 @@ namespace {
 
 // To be raised with every change of kernels/cpu/packed_layout.h, or of what is packed in which
 // order: a daemon may be a newer build than the one that left weights with the service manager.
-constexpr const char* kLayout = "cpu-1";
+constexpr const char* kLayout = "cpu-2";
 
 std::string range(const Range& range) { return fmt::format("{}-{}", range.begin, range.end); }
 

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// "cpu-1 2049:1234 98765432 1764480000.123456789 ... heads 0-5 ...". The file is told by device,
+// "cpu-2 2049:1234 98765432 1764480000.123456789 ... heads 0-5 ...". The file is told by device,
 // inode, size and times of its last changes: who writes to it changes them. Errors: not_found.
 Result<std::string> weight_label(const std::string& model_path, const RankPlan& plan);
 

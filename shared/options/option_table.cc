@@ -81,7 +81,9 @@ constexpr std::array<OptionRow, 39> kTable = {{
      .kind = OptionKind::word,
      .words = kActivations,
      .effect = Effect::full,
-     .help = "Type that inputs of quantised matrices are rounded to; f32 is the slow reference."},
+     .help =
+         "Type that inputs of quantised matrices are rounded to (with int8, those of BF16 matrices "
+         "to bf16 where the CPU multiplies it); f32 is the slow reference."},
     {.name = "draft-model",
      .group = "Model",
      .field = &Options::draft_model,

@@ -48,9 +48,7 @@ class LinearOf : public testing::TestWithParam<LinearCase> {
                           .norm = {},
                           .weight = &weights.matrix,
                           .out = f32_view(out.data(), tokens, rows)});
-    const bool int8 = activations == Activations::int8 && is_quantised(dtype());
-    const std::vector<double> seen = int8 ? as_rounded(in, static_cast<std::size_t>(cols), false)
-                                          : std::vector<double>(in.begin(), in.end());
+    const std::vector<double> seen = as_seen(in, cols, dtype(), path(), activations);
     for (std::int64_t t = 0; t < tokens; ++t) {
       for (std::int64_t r = 0; r < rows; ++r) {
         double sum = 0, magnitude = 0;
@@ -339,7 +337,8 @@ TEST_P(LinearOn, EveryEpilogueAfterANormEqualsADoubleLoop) {
 }
 
 TEST_P(LinearOn, ATokenThatIsNotFiniteShowsInItsOwnRowAlone) {
-  for (const DType dtype : {DType::q4_0, DType::q4_1, DType::q8_0, DType::q6_k, DType::f16}) {
+  for (const DType dtype :
+       {DType::q4_0, DType::q4_1, DType::q8_0, DType::q6_k, DType::f16, DType::bf16}) {
     TestBackend test = backend_of(GetParam(), Activations::int8);
     const StoredMatrix stored = random_matrix(dtype, 16, 256, 1);
     const PackedWeights weights(*test.backend, {&stored});

@@ -2,9 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
+
+#include "kernels/cpu/linear_kernel.h"
+#include "kernels/cpu/packed_layout.h"
 
 namespace plimsoll {
 
@@ -53,6 +58,27 @@ inline std::vector<double> as_rounded(const std::vector<float>& in, std::size_t 
     }
   }
   return seen;
+}
+
+// As bf16: to nearest, to even. Of finite values.
+inline std::vector<double> as_bf16(const std::vector<float>& in) {
+  std::vector<double> seen;
+  for (const float x : in) {
+    const auto bits = std::bit_cast<std::uint32_t>(x);
+    const std::uint32_t rounded = (bits + 0x7fffU + (bits >> 16 & 1U)) & 0xffff0000U;
+    seen.push_back(static_cast<double>(std::bit_cast<float>(rounded)));
+  }
+  return seen;
+}
+
+// What the kernels of a path see of activations of weights of a type, where no rank shares them.
+inline std::vector<double> as_seen(const std::vector<float>& in, std::int64_t cols, DType dtype,
+                                   CpuPath path, Activations activations) {
+  if (activations == Activations::int8) {
+    if (is_quantised(dtype)) return as_rounded(in, static_cast<std::size_t>(cols), false);
+    if (dtype == DType::bf16 && linear_kernel(path).round != nullptr) return as_bf16(in);
+  }
+  return {in.begin(), in.end()};
 }
 
 }  // namespace plimsoll
