@@ -170,6 +170,20 @@ void Cohort::loaded(Worker& worker, const Loaded& loaded) {
   if (worker.bytes_total > 0) worker.bytes_done = worker.bytes_total;
 }
 
+// For the peers to have loaded too. From when the last has, all go on.
+void Cohort::waits(Worker& worker, TimePoint now) {
+  worker.last_sign = now;
+  worker.waits_for_peers = true;
+  const bool all_wait = std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) {
+    return w.waits_for_peers || w.is_loaded;
+  });
+  if (!all_wait) return;
+  for (Worker& one : workers_) {
+    one.waits_for_peers = false;
+    one.last_sign = now;
+  }
+}
+
 bool Cohort::awaits_commit() const {
   return state_ == CohortState::loading &&
          std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.is_loaded; });
@@ -203,6 +217,7 @@ void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Acti
       worker.last_sign = now;
       return;
     }
+    if (progress->phase == "waiting") return waits(worker, now);
     // Only what moves counts: a worker that repeats itself is stuck.
     if (progress->done != worker.bytes_done || worker.bytes_total == 0) worker.last_sign = now;
     worker.bytes_done = progress->done;

@@ -52,6 +52,7 @@ struct Worker {
   Json collectives = {};             // table that it goes by, after Ready; null: it is alone
   Blocks kv_blocks_touched = 0;
   bool is_loaded = false;
+  bool waits_for_peers = false;              // it has loaded all, and some of them have not
   bool is_dying = false;                     // by itself; the kernel is not done with it
   std::optional<std::string> stuck_in = {};  // the kernel's function, when it was looked at last
   TimePoint last_sign;                       // of progress while loading, of life while ready
@@ -164,6 +165,7 @@ class Cohort {
   void begin_dying(std::int64_t rank, const std::string& what, TimePoint now, Actions& out);
   void fault(Worker& worker, std::int64_t rank, const Fault& fault, TimePoint now, Actions& out);
   void loaded(Worker& worker, const Loaded& loaded);
+  void waits(Worker& worker, TimePoint now);
   void pong(const Pong& pong, TimePoint now);
   void send_load(std::int64_t rank, Actions& out);
   bool is_awaited(const Worker& worker) const;

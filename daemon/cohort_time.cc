@@ -12,7 +12,8 @@ namespace plimsoll {
 
 // Whether the others wait for it; itself it may wait for as long as they take.
 bool Cohort::is_awaited(const Worker& worker) const {
-  return state_ == CohortState::loading ? !worker.is_loaded : worker.state != WorkerState::ready;
+  if (state_ == CohortState::loading) return !worker.is_loaded && !worker.waits_for_peers;
+  return worker.state != WorkerState::ready;
 }
 
 void Cohort::check_loading(TimePoint now, Actions& out) {

@@ -50,7 +50,7 @@ struct Load {
 };
 
 struct Progress {
-  std::string phase;      // "loading", "warming"
+  std::string phase;      // "loading", "waiting", "warming"
   std::int64_t done = 0;  // bytes
   std::int64_t total = 0;
   template <typename V>

@@ -159,7 +159,7 @@ Bytes bare_process_bytes(const TermInputs& in) {
 Bytes cuda_host_bytes(const TermInputs& in) {
   return kCudaUploadBytes +
          aligned(in.step.step_tokens_max * kCudaTokenBytes + cuda_table_entries(in) * 4) +
-         floats(in.step.logit_rows_max, in.model.vocab) +
+         (in.rank.leader ? floats(in.step.logit_rows_max, in.model.vocab) : 0) +
          (in.tp > 1 ? floats(in.step.logit_rows_max, in.rank.shard.vocab.size()) : 0);
 }
 

@@ -241,6 +241,27 @@ TEST_F(CohortTest, RepeatedProgressIsNoProgress) {
   EXPECT_EQ(cohort.next_deadline(), deadline);
 }
 
+TEST_F(CohortTest, ARankThatWaitsForItsPeersIsNotTheOneThatHoldsThemUp) {
+  Cohort cohort = this->cohort();
+  cohort.start(1, kStart, out_);
+  for (const std::int64_t rank : {0, 1}) hello(cohort, rank);
+  const Duration limit = *cohort.next_deadline() - kStart;
+  cohort.said(0, Progress{"waiting", 10, 10}, kStart, out_);
+  for (int step = 1; step <= 5; ++step) {  // the other one is slow, and moves
+    const TimePoint at = kStart + step * limit / 2;
+    cohort.said(1, Progress{"loading", step, 10}, at, out_);
+    cohort.tick(at, out_);
+    ASSERT_EQ(cohort.state(), CohortState::loading) << step;
+  }
+  // Then both record: who has waited has as long for it as the other.
+  const TimePoint met = kStart + 3 * limit;
+  cohort.said(1, Progress{"waiting", 10, 10}, met, out_);
+  EXPECT_EQ(cohort.next_deadline(), met + limit);
+  cohort.said(0, Loaded{}, met + limit / 2, out_);
+  cohort.tick(met + limit, out_);
+  EXPECT_EQ(cohort.state(), CohortState::dying);
+}
+
 TEST_F(CohortTest, TokensASecondComeFromTheDifferenceOfAnswers) {
   Cohort cohort = this->cohort();
   bring_up(cohort, 1, kStart);
