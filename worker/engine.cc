@@ -29,9 +29,12 @@ Result<DecoderBuffers> place_buffers(const EngineParts& parts) {
   Arena& arena = *parts.arena;
   if (DeviceMemory* device = parts.backend->device_memory()) {
     const std::int64_t rows = parts.limits.logit_rows_max;
-    const Bytes bytes = rows * parts.spec->vocab * static_cast<Bytes>(sizeof(float));
-    const auto memory = TRY(device->allocate_host(bytes, "logits for the sampler"));
-    buffers.all_logits = f32_view(reinterpret_cast<float*>(memory.data()), rows, parts.spec->vocab);
+    if (parts.collective->rank() == 0) {
+      const Bytes bytes = rows * parts.spec->vocab * static_cast<Bytes>(sizeof(float));
+      const auto memory = TRY(device->allocate_host(bytes, "logits for the sampler"));
+      buffers.all_logits =
+          f32_view(reinterpret_cast<float*>(memory.data()), rows, parts.spec->vocab);
+    }
     if (parts.collective->size() > 1) {
       const std::int64_t cols = buffers.logits.cols;
       const auto own = TRY(device->allocate_host(rows * cols * static_cast<Bytes>(sizeof(float)),
@@ -89,7 +92,10 @@ Engine::Engine(const EngineParts& parts, const RankShard& shard, Decoder decoder
                   .logit_rows_max = parts.limits.logit_rows_max,
                   .context_length = parts.limits.context_length}),
       decoder_(std::make_unique<Decoder>(std::move(decoder))),
-      cache_(std::make_unique<KvCache>()) {
+      cache_(std::make_unique<KvCache>()),
+      collective_(parts.collective),
+      test_{.cols = parts.spec->hidden, .rows_max = parts.limits.rows_max},
+      kept_table_(parts.kept_table) {
   cache_->layers = parts.spec->layers;
   cache_->kv_heads = shard.kv_heads.size();
   cache_->head_dim = parts.spec->head_dim;
@@ -119,12 +125,12 @@ Result<Engine> Engine::create(const EngineParts& parts) {
                          .collective = parts.collective,
                          .buffers = buffers,
                          .rope = rope}));
-  TRY(engine.prepare_device(parts));
+  TRY(engine.prepare_device(parts, buffers));
   return engine;
 }
 
 // KV's place and, before its memory is, all that a device needs for steps.
-Status Engine::prepare_device(const EngineParts& parts) {
+Status Engine::prepare_device(const EngineParts& parts, const DecoderBuffers& buffers) {
   DeviceMemory* device = parts.backend->device_memory();
   if (device == nullptr) return {};
   const Bytes before = TRY(device->state()).free;
@@ -132,24 +138,41 @@ Status Engine::prepare_device(const EngineParts& parts) {
   cache_->data = device_kv_->data();
   cache_->has_null_block = true;
   const bool is_alone = parts.collective->size() == 1;
+  if (!is_alone) TRY(meet_peers(parts, buffers));
   const bool records =
-      parts.backend->can_record() && (is_alone || parts.collective->can_be_recorded());
+      parts.backend->can_record() && (is_alone || parts.collective->is_on_device());
   const std::int64_t largest =
       records
           ? std::min({parts.recorded_rows_max, parts.limits.rows_max, parts.limits.logit_rows_max})
           : 0;
   if (largest > 0) {
-    // The ranks' first steps, which wait for each other on their devices.
-    if (!is_alone) TRY(parts.collective->await_peers(kPeersPatience));
     recorder_ = TRY(StepRecorder::create({.backend = parts.backend,
                                           .decoder = decoder_.get(),
                                           .cache = cache_.get(),
                                           .sizes = graph_sizes(largest),
                                           .rows_max = parts.limits.rows_max,
-                                          .context_length = parts.limits.context_length}));
+                                          .context_length = parts.limits.context_length,
+                                          .vocab = parts.spec->vocab}));
   }
   recording_bytes_ = std::max<Bytes>(0, before - TRY(device->state()).free);
   return {};
+}
+
+// Before the ranks' first steps, which wait for each other on their devices, and whose recordings
+// keep to the algorithms that they were made with.
+Status Engine::meet_peers(const EngineParts& parts, const DecoderBuffers& buffers) {
+  if (parts.before_waiting) parts.before_waiting();
+  TRY(parts.collective->await_peers(kPeersPatience));
+  if (!parts.collective->is_on_device()) return {};
+  SelfTestSetup setup = test_;
+  setup.device = {.backend = parts.backend, .partial = buffers.partial, .sum = buffers.x};
+  chosen_table_ = TRY(plimsoll::choose_table(*collective_, kept_table_, setup));
+  return {};
+}
+
+Result<std::optional<ChosenTable>> Engine::choose_table() {
+  if (!chosen_table_) chosen_table_ = TRY(plimsoll::choose_table(*collective_, kept_table_, test_));
+  return chosen_table_;
 }
 
 Status Engine::take_kv(const KvRequest& request) {
@@ -164,7 +187,7 @@ Status Engine::take_kv(const KvRequest& request) {
   return {};
 }
 
-Result<TensorView> Engine::compute(const StepPlan& plan) {
+Decoder::Input Engine::input_of(const StepPlan& plan) {
   sequences_.clear();
   for (const StepSequence& sequence : plan.sequences) {
     const auto table = std::span(plan.blocks)
@@ -175,11 +198,26 @@ Result<TensorView> Engine::compute(const StepPlan& plan) {
                           .position = sequence.position,
                           .blocks = table});
   }
-  const Decoder::Input input{.ids = plan.ids,
-                             .sequences = sequences_,
-                             .logit_rows = plan.logit_rows,
-                             .cache = cache_.get()};
+  return {.ids = plan.ids,
+          .sequences = sequences_,
+          .logit_rows = plan.logit_rows,
+          .cache = cache_.get()};
+}
+
+Result<TensorView> Engine::compute(const StepPlan& plan) {
+  const Decoder::Input input = input_of(plan);
   return recorder_ && recorder_->serves(input) ? recorder_->run(input) : decoder_->run(input);
+}
+
+// Of several ranks none has all logits on its device.
+Result<StepRunner::Sampled> Engine::compute_sampled(const StepPlan& plan,
+                                                    std::span<const cuda::RowSample> rows) {
+  const Decoder::Input input = input_of(plan);
+  const bool is_sampled = recorder_ && recorder_->samples() && recorder_->serves(input) &&
+                          collective_->size() == 1 && rows.size() == plan.logit_rows.size();
+  if (!is_sampled) return StepRunner::compute_sampled(plan, rows);
+  const RowSampling::Sampled sampled = TRY(recorder_->run(input, rows));
+  return Sampled{.tokens = sampled.tokens, .logits = sampled.logits};
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 // arena at creation.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "shared/base/result.h"
 #include "worker/arena.h"
 #include "worker/collective/collective.h"
+#include "worker/collective/table_choice.h"
 #include "worker/graph/decoder.h"
 #include "worker/graph/step_recorder.h"
 #include "worker/graph/weights.h"
@@ -31,6 +33,8 @@ struct EngineParts {
   KvType kv_type = KvType::f16;
   Blocks kv_blocks_max = 0;            // that KV may have; on a device their addresses are reserved
   std::int64_t recorded_rows_max = 0;  // decode batches that are recorded, where the backend can
+  std::optional<BackendTable> kept_table = {};  // of the collective, at an earlier start
+  std::function<void()> before_waiting = {};    // for its peers, which may take long
 };
 
 class Engine final : public StepRunner {
@@ -45,12 +49,18 @@ class Engine final : public StepRunner {
   Result<Bytes> kv_bytes_resident() const { return touched_bytes(kv_memory_.bytes()); }
   // That the device had less of once recordings and the block that they pad with were there.
   Bytes recording_bytes() const { return recording_bytes_; }
+  // With all other ranks; see table_choice.h. Of a device it was made before steps were recorded.
+  Result<std::optional<ChosenTable>> choose_table();
 
  private:
   Engine(const EngineParts& parts, const RankShard& shard, Decoder decoder);
-  Status prepare_device(const EngineParts& parts);
+  Status prepare_device(const EngineParts& parts, const DecoderBuffers& buffers);
+  Status meet_peers(const EngineParts& parts, const DecoderBuffers& buffers);
   Status take_kv(const KvRequest& request) override;
   Result<TensorView> compute(const StepPlan& plan) override;
+  Result<Sampled> compute_sampled(const StepPlan& plan,
+                                  std::span<const cuda::RowSample> rows) override;
+  Decoder::Input input_of(const StepPlan& plan);
 
   // Where they are stays, whoever moves the engine.
   std::unique_ptr<Decoder> decoder_;
@@ -59,6 +69,10 @@ class Engine final : public StepRunner {
   std::optional<DeviceKv> device_kv_;
   std::optional<StepRecorder> recorder_;
   Bytes recording_bytes_ = 0;
+  Collective* collective_;
+  SelfTestSetup test_;
+  std::optional<BackendTable> kept_table_;
+  std::optional<ChosenTable> chosen_table_;
   std::vector<SequenceRows> sequences_;
 };
 

@@ -75,13 +75,13 @@ Status Leader::warm_up() {
   return {};
 }
 
-Result<TensorView> Leader::run_on_all_ranks(const StepPlan& plan) {
+Result<StepRunner::Sampled> Leader::run_on_all_ranks(const StepPlan& plan) {
   TRY(check_step(plan, parts_.limits.step));
   if (parts_.publisher != nullptr) {
     encode_step(StepKind::run, plan, message_);
     TRY(parts_.publisher->publish(message_));
   }
-  return parts_.engine->run(plan);
+  return parts_.engine->run(plan, samples_);
 }
 
 Status Leader::stop() {
@@ -177,13 +177,14 @@ Status Leader::step() {
   const TimePoint begin = now();
   const StepPlan& plan = scheduler_.plan_step(budget_.rows());
   CHECK(!plan.empty());
-  const TensorView logits = TRY(run_on_all_ranks(plan));
+  choose_samples();
+  const StepRunner::Sampled sampled = TRY(run_on_all_ranks(plan));
   std::vector<Output> outputs;
   std::vector<StepOutcome> outcomes(scheduler_.entries().size());
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const StepEntry& entry = scheduler_.entries()[i];
     Output output{.sequence = entry.sequence->id, .event = {}};
-    if (const Status read = read_entry(i, logits, output.event, outcomes[i]); !read) {
+    if (const Status read = read_entry(i, sampled, output.event, outcomes[i]); !read) {
       output.event = error_event(0, read.error());
       outcomes[i].failed = true;
     }
@@ -196,6 +197,20 @@ Status Leader::step() {
   budget_.observe(plan.rows(), now() - begin);
   deliver(outputs, ended);
   return {};
+}
+
+// Of a step whose rows all give one token and nothing else: a device may draw them.
+void Leader::choose_samples() {
+  samples_.clear();
+  for (const StepEntry& entry : scheduler_.entries()) {
+    const Sequence& sequence = *entry.sequence;
+    const bool is_plain = entry.samples && entry.logits_count == 1 &&
+                          sequence.sampling.logprobs < 0 &&
+                          !is_penalised(sequence.sampling, sequence.output());
+    if (!is_plain) return samples_.clear();
+    CHECK(entry.logits_begin == std::ssize(samples_));
+    samples_.push_back(row_sample(sequence.sampling, sequence.size(), parts_.limits.vocab));
+  }
 }
 
 void Leader::count(const StepEntry& entry, TokenEvent& event) {
@@ -234,8 +249,9 @@ std::span<const float> Leader::logits_row(TensorView logits, std::int64_t row) c
   return {logits.row(row), static_cast<std::size_t>(parts_.limits.vocab)};
 }
 
-Status Leader::read_entry(std::size_t index, TensorView logits, TokenEvent& event,
+Status Leader::read_entry(std::size_t index, const StepRunner::Sampled& sampled, TokenEvent& event,
                           StepOutcome& outcome) {
+  const TensorView& logits = sampled.logits;
   const StepEntry& entry = scheduler_.entries()[index];
   const Sequence& sequence = *entry.sequence;
   const std::int64_t prompt_rows = entry.logits_count - (entry.samples ? 1 : 0);
@@ -247,6 +263,13 @@ Status Leader::read_entry(std::size_t index, TensorView logits, TokenEvent& even
                              sequence.sampling.logprobs)));
   }
   if (!entry.samples) return {};
+  if (!sampled.tokens.empty()) {
+    outcome.token = sampled.tokens[static_cast<std::size_t>(entry.logits_begin)];
+    if (outcome.token >= 0) {
+      event.tokens.push_back(outcome.token);
+      return {};
+    }
+  }
   const auto row = logits_row(logits, entry.logits_begin + prompt_rows);
   outcome.token = TRY(sampler_.sample(
       row,

@@ -83,9 +83,11 @@ class Leader {
   void handle(const std::string& peer, const Cancel& cancel);
   void send(const std::string& peer, std::vector<TokenEvent> events);
   void forget_peer(const std::string& peer);
-  Result<TensorView> run_on_all_ranks(const StepPlan& plan);
+  Result<StepRunner::Sampled> run_on_all_ranks(const StepPlan& plan);
+  void choose_samples();
   // Log-probabilities and the next token out of the logits of one entry. Errors: the sampler's.
-  Status read_entry(std::size_t index, TensorView logits, TokenEvent& event, StepOutcome& outcome);
+  Status read_entry(std::size_t index, const StepRunner::Sampled& sampled, TokenEvent& event,
+                    StepOutcome& outcome);
   // Of the entry that ends a prompt, also into its event.
   void count(const StepEntry& entry, TokenEvent& event);
   void deliver(std::vector<Output>& outputs, const std::vector<Ended>& ended);
@@ -95,6 +97,7 @@ class Leader {
   Scheduler scheduler_;
   StepBudget budget_;
   Sampler sampler_;
+  std::vector<cuda::RowSample> samples_;  // of the step that comes; none: by logits
   std::optional<std::string> refusal_;
   LeaderCounters counters_;
   std::map<std::uint64_t, Client> clients_;                                   // by sequence

@@ -58,7 +58,9 @@ Status Rank::start(const std::function<void(const LoadProgress&)>& progress) {
                           .limits = setup_.limits,
                           .kv_type = setup_.kv_type,
                           .kv_blocks_max = setup_.kv_blocks_max,
-                          .recorded_rows_max = setup_.recorded_rows_max})));
+                          .recorded_rows_max = setup_.recorded_rows_max,
+                          .kept_table = setup_.kept_table,
+                          .before_waiting = [&] { progress({.waits_for_peers = true}); }})));
   // What reading the header took goes back to the system, so that the same launch always measures
   // the same.
   (void)::malloc_trim(0);
@@ -102,10 +104,9 @@ Status Rank::start_simulated(const std::function<void(const LoadProgress&)>& pro
   return {};
 }
 
-Result<std::optional<ChosenTable>> Rank::choose_table(const std::optional<BackendTable>& kept) {
+Result<std::optional<ChosenTable>> Rank::choose_table() {
   if (simulated_ != nullptr) return std::optional<ChosenTable>();
-  return plimsoll::choose_table(*setup_.collective, kept,
-                                {.cols = spec_.hidden, .rows_max = setup_.limits.rows_max});
+  return engine_->choose_table();
 }
 
 StepRunner& Rank::engine() {

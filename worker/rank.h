@@ -50,10 +50,11 @@ class Rank {
     KvType kv_type = KvType::f16;
     Blocks kv_blocks_max = 0;            // that KV may be told to have
     std::int64_t recorded_rows_max = 0;  // decode batches that are recorded, where that can be
-    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Backend> backend = {};
     std::unique_ptr<Collective> collective = {};
     // Its part of what the replica's ranks share, of the memory that is planned for it.
     Bytes shared_memory = 0;
+    std::optional<BackendTable> kept_table = {};  // of the collective, at an earlier start
     // Of a rank on a GPU: what its context and modules took.
     std::optional<Bytes> context = {};
     std::optional<Simulated> simulated = {};
@@ -70,7 +71,7 @@ class Rank {
   const Arena& arena() const { return simulated_ != nullptr ? simulated_->arena() : arena_; }
   StepRunner& engine();
   // With all other ranks; see table_choice.h. nullopt: nothing is to be chosen.
-  Result<std::optional<ChosenTable>> choose_table(const std::optional<BackendTable>& kept);
+  Result<std::optional<ChosenTable>> choose_table();
   // What it holds now.
   Measured measure() const;
 

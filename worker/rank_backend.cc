@@ -20,24 +20,32 @@ constexpr std::uint64_t kExecutorSeed = 2;
 constexpr Duration kSpinDeadline = seconds(120);
 
 // As NVML says it, which makes no context. Of others that are broken it need not know.
-std::optional<Bytes> free_without_context(const std::string& uuid) {
+struct Seen {
+  std::optional<Bytes> free;
+  DeviceLink link = DeviceLink::pcie;
+};
+
+Seen look_without_context(const std::string& uuid) {
+  Seen seen;
   const Result<NvmlDevices> found = query_nvml(0, LostGpus::left_out);
-  if (!found) return std::nullopt;
+  if (!found) return seen;
+  seen.link = found->link;
   const auto device = std::ranges::find(found->devices, uuid, &Device::uuid);
-  if (device == found->devices.end()) return std::nullopt;
-  return device->memory_free;
+  if (device != found->devices.end()) seen.free = device->memory_free;
+  return seen;
 }
 
 Result<RankBackend> make_gpu_backend(const std::string& uuid) {
-  const std::optional<Bytes> before = free_without_context(uuid);
+  const Seen before = look_without_context(uuid);
   auto runtime =
       TRY(cuda::make_driver_runtime({.uuid = uuid,
                                      .modules = cuda::cuda_modules(),
                                      .architectures = std::string(cuda::cuda_architectures())}));
   const DeviceMemory::State now = TRY(runtime->memory());
   RankBackend made{.backend = nullptr,
-                   .context = std::max<Bytes>(0, before.value_or(now.total) - now.free),
-                   .runtime = runtime.get()};
+                   .context = std::max<Bytes>(0, before.free.value_or(now.total) - now.free),
+                   .runtime = runtime.get(),
+                   .link = before.link};
   made.backend = make_cuda_backend(std::move(runtime));
   return made;
 }

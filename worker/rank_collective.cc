@@ -16,6 +16,8 @@
 namespace plimsoll {
 namespace {
 
+static_assert(kIpcRanks == cuda::kIpcRanksMax, "plans and kernels have other limits");
+
 // On a rank's device, in place of `host`, which is of the segment.
 Result<std::unique_ptr<Collective>> make_device_collective(RankCollectiveParts& parts,
                                                            std::unique_ptr<Collective> host) {
@@ -28,7 +30,7 @@ Result<std::unique_ptr<Collective>> make_device_collective(RankCollectiveParts& 
     return make_nccl_collective({.segment = parts.segment,
                                  .rank = parts.rank,
                                  .host = std::move(host),
-                                 .runtime = parts.runtime,
+                                 .runtime = parts.on->runtime,
                                  .sockets = std::move(parts.sockets),
                                  .channels = kNcclChannels});
   }
@@ -41,10 +43,12 @@ Result<std::unique_ptr<Collective>> make_device_collective(RankCollectiveParts& 
                               .segment_memory = parts.segment_memory,
                               .rank = parts.rank,
                               .host = std::move(host),
-                              .runtime = parts.runtime,
-                              .norms = wanted == "ipc" ? nullptr : &norm_sink(*parts.backend),
+                              .runtime = parts.on->runtime,
+                              .norms = wanted == "ipc" ? nullptr : &norm_sink(*parts.on->backend),
                               .sockets = std::move(parts.sockets),
-                              .buffer_bytes = launched.on_host_cuda ? kHostIpcBytes : kIpcBytes});
+                              .buffer_bytes = launched.on_host_cuda ? kHostIpcBytes : kIpcBytes,
+                              .link = parts.on->link == DeviceLink::nvlink ? cuda::PeerLink::nvlink
+                                                                           : cuda::PeerLink::pcie});
 }
 
 }  // namespace
@@ -59,10 +63,11 @@ Result<RankCollective> make_rank_collective(RankCollectiveParts parts) {
   RankCollective made{
       .collective = TRY(make_shm_collective(parts.segment, options)),
       .memory = ceil_div(std::ssize(parts.segment_memory), static_cast<Bytes>(ranks))};
-  if (parts.runtime == nullptr) return made;
-  const Bytes before = TRY(parts.runtime->memory()).free;
+  if (parts.on == nullptr || parts.on->runtime == nullptr) return made;
+  const Bytes before = TRY(parts.on->runtime->memory()).free;
   made.collective = TRY(make_device_collective(parts, std::move(made.collective)));
-  const Bytes taken = before - TRY(parts.runtime->memory()).free;
+  // Of the whole device: a neighbour that ended just then would make it less than nothing.
+  const Bytes taken = std::max<Bytes>(0, before - TRY(parts.on->runtime->memory()).free);
   made.memory = launched.on_host_cuda ? made.memory + taken : taken;
   return made;
 }

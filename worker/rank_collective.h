@@ -4,12 +4,11 @@
 #include <memory>
 #include <span>
 
-#include "kernels/backend.h"
-#include "kernels/cuda/device_runtime.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
 #include "worker/collective/collective.h"
 #include "worker/collective/ipc_exchange.h"
+#include "worker/rank_backend.h"
 #include "worker/worker_setup.h"
 
 namespace plimsoll {
@@ -19,9 +18,8 @@ struct RankCollectiveParts {
   ReplicaSegment segment;
   std::span<std::byte> segment_memory;
   int rank = 0;
-  PeerFds sockets;                         // to the other ranks, in their order
-  cuda::DeviceRuntime* runtime = nullptr;  // of a rank with CUDA kernels, like the next
-  Backend* backend = nullptr;
+  PeerFds sockets;                  // to the other ranks, in their order
+  const RankBackend* on = nullptr;  // of a simulated rank none
 };
 
 struct RankCollective {

@@ -31,6 +31,13 @@ Result<TensorView> StepRunner::run(const StepPlan& plan) {
   return compute(plan);
 }
 
+Result<StepRunner::Sampled> StepRunner::run(const StepPlan& plan,
+                                            std::span<const cuda::RowSample> rows) {
+  mark(plan);
+  touch(plan);
+  return compute_sampled(plan, rows);
+}
+
 void StepRunner::mark(const StepPlan& plan) {
   if (line_ == nullptr) return;
   const bool prefills = std::ranges::any_of(

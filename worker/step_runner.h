@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "kernels/cuda/kernel_arguments.h"
 #include "kernels/tensor.h"
 #include "shared/base/replica_segment.h"
 #include "shared/base/result.h"
@@ -32,6 +34,12 @@ class StepRunner {
   // REQUIRES: check_step(plan) passed. On rank 0: the logits [logit_rows, vocab], valid until the
   // next call. Errors: the collective's (a peer is gone).
   Result<TensorView> run(const StepPlan& plan);
+  // The same; where it can, a device draws a token from each row of logits instead.
+  struct Sampled {
+    std::span<const std::int32_t> tokens;  // none, or one a row; below 0: by logits
+    TensorView logits;                     // no rows where all tokens are there
+  };
+  Result<Sampled> run(const StepPlan& plan, std::span<const cuda::RowSample> rows);
 
   // From here on each step is told there, and whether it has rows of a prompt.
   void mark_steps(RankLine* line) { line_ = line; }
@@ -53,6 +61,11 @@ class StepRunner {
 
   virtual Status take_kv(const KvRequest& request) = 0;
   virtual Result<TensorView> compute(const StepPlan& plan) = 0;
+  virtual Result<Sampled> compute_sampled(const StepPlan& plan,
+                                          std::span<const cuda::RowSample> rows) {
+    (void)rows;
+    return Sampled{.tokens = {}, .logits = TRY(compute(plan))};
+  }
 
  private:
   void mark(const StepPlan& plan);

@@ -59,7 +59,7 @@ class Worker {
   template <typename T>
   Result<T> await(const char* what);
   Status load();
-  Status join_group(Rank::Setup& setup, cuda::DeviceRuntime* runtime);
+  Status join_group(Rank::Setup& setup, const RankBackend* of);
   Result<UniqueFd> receive_segment(Rank::Setup& setup);
   Status wait_for_weights();
   bool has_peers() const { return launched_.shards.ranks.size() > 1; }
@@ -170,7 +170,7 @@ Status Worker::load() {
                     .kv_type = launched_.kv_type,
                     .kv_blocks_max = launched_.kv_blocks,
                     .recorded_rows_max = launched_.recorded_rows_max,
-                    .backend = nullptr};
+                    .kept_table = launched_.collectives};
   if (launched_.simulated_memory) {
     launched_.backend.spin = false;  // nothing is computed: waiting ranks sleep
     setup.simulated = {.memory = *launched_.simulated_memory,
@@ -189,9 +189,9 @@ Status Worker::load() {
   }
   launched_.backend.spin = launched_.threads_of_all_ranks <= usable_cpus();
   RankBackend made = TRY(make_rank_backend(launched_));
-  setup.backend = std::move(made.backend);
   setup.context = made.context;
-  TRY(join_group(setup, made.runtime));
+  TRY(join_group(setup, &made));
+  setup.backend = std::move(made.backend);
   rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
   return {};
 }
@@ -224,7 +224,7 @@ Result<UniqueFd> Worker::receive_segment(Rank::Setup& setup) {
   }
 }
 
-Status Worker::join_group(Rank::Setup& setup, cuda::DeviceRuntime* runtime) {
+Status Worker::join_group(Rank::Setup& setup, const RankBackend* of) {
   UniqueFd segment = TRY(receive_segment(setup));
   segment_memory_ = TRY(SharedBlock::map(std::move(segment), 1));
   segment_ = TRY(ReplicaSegment::attach(segment_memory_->bytes()));
@@ -243,8 +243,7 @@ Status Worker::join_group(Rank::Setup& setup, cuda::DeviceRuntime* runtime) {
                                                   .segment_memory = segment_memory_->bytes(),
                                                   .rank = static_cast<int>(arguments_.rank),
                                                   .sockets = std::move(peers_),
-                                                  .runtime = runtime,
-                                                  .backend = setup.backend.get()}));
+                                                  .on = of}));
   setup.collective = std::move(made.collective);
   setup.shared_memory = made.memory;
   return {};
@@ -267,7 +266,8 @@ void Worker::report(const LoadProgress& progress) {
   if (at - reported_ < kProgressInterval && progress.done < progress.total) return;
   reported_ = at;
   (void)take_control();  // answers pings; nothing else comes now
-  say(Progress{.phase = "loading", .done = progress.done, .total = progress.total});
+  const char* const phase = progress.waits_for_peers ? "waiting" : "loading";
+  say(Progress{.phase = phase, .done = progress.done, .total = progress.total});
 }
 
 Status Worker::commit() {
@@ -298,7 +298,7 @@ Status Worker::commit() {
                     "--max-total-tokens or --max-running-requests",
                     longest, std::ssize(segment_->ring_memory())));
   }
-  collectives_ = TRY(rank_->choose_table(launched_.collectives));
+  collectives_ = TRY(rank_->choose_table());
   return arguments_.rank == 0 ? start_leader(limits) : start_follower(limits);
 }
 

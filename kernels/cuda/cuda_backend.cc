@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "kernels/cuda/launches.h"
+#include "kernels/cuda/linear_call.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/recorded_steps.h"
+#include "kernels/cuda/row_sampler.h"
 #include "kernels/cuda/step_tables.h"
 #include "kernels/cuda/weight_upload.h"
 #include "kernels/cuda/workspace.h"
@@ -35,7 +37,10 @@ void require(const Status& status) {
 
 std::int32_t narrow(std::int64_t value) { return static_cast<std::int32_t>(value); }
 
-class CudaBackend final : public Backend, public DeviceMemory, public cuda::NormSink {
+class CudaBackend final : public Backend,
+                          public DeviceMemory,
+                          public cuda::NormSink,
+                          public RowSampling {
  public:
   explicit CudaBackend(std::unique_ptr<cuda::DeviceRuntime> runtime)
       : runtime_(std::move(runtime)), upload_(*runtime_) {}
@@ -84,6 +89,9 @@ class CudaBackend final : public Backend, public DeviceMemory, public cuda::Norm
   bool can_record() const override { return true; }
   Status record(std::int64_t rows, const std::function<Status()>& step) override;
   Result<TensorView> replay(const DecodeInputs& inputs) override;
+  bool can_sample(std::int64_t vocab) const override { return cuda::RowSampler::fits(vocab); }
+  Result<Sampled> replay_and_sample(const DecodeInputs& inputs,
+                                    std::span<const cuda::RowSample> rows) override;
 
  private:
   // Host memory that a copy to the device is made from.
@@ -101,6 +109,7 @@ class CudaBackend final : public Backend, public DeviceMemory, public cuda::Norm
   void load_step(std::span<const SequenceRows> sequences, std::int64_t heads_per_kv_head);
   void store(const AttentionCall& call, const cuda::KvPages& pages);
   void attend(const AttentionCall& call, const cuda::KvPages& pages);
+  Result<cuda::RecordedStep> start_replay(const DecodeInputs& inputs);
   // Of the stream's work; what it failed by is told by `read`.
   void wait();
   void fail(Error error);
@@ -116,6 +125,7 @@ class CudaBackend final : public Backend, public DeviceMemory, public cuda::Norm
   cuda::StepCounts counts_;  // of the step in the tables
   cuda::RecordedSteps recorded_;
   cuda::RecordedStep* recording_ = nullptr;  // whose calls come now
+  cuda::RowSampler sampler_;
   std::optional<Error> failure_;
 };
 
@@ -136,6 +146,7 @@ Status CudaBackend::set_workspace(const BackendLimits& limits, std::span<std::by
   constexpr auto kWord = static_cast<Bytes>(sizeof(std::int32_t));
   TRY(host(limits.tokens_max * kWord, "token ids", ids_));
   TRY(host(limits.tokens_max * kWord, "rows of logits", rows_));
+  TRY(sampler_.start(*runtime_, limits.tokens_max));
   return host(cuda::step_table_bytes(cuda::step_table_limits(limits)), "block tables", tables_);
 }
 
@@ -283,48 +294,8 @@ void CudaBackend::add_normed(TensorView in, Norm norm, TensorView out) {
 
 // Part `index` of the weight, whose first row is `first_row` of the output.
 void CudaBackend::multiply(const LinearCall& call, std::size_t index, std::int64_t first_row) {
-  const PackedPart& part = call.weight->parts[index];
-  const cuda::WeightFormat format = cuda::weight_format(part.dtype);
-  const bool has_range = call.row_end != 0;
-  cuda::LinearArguments arguments{
-      .quants = space_.quants,
-      .scales = space_.scales,
-      .values = space_.values,
-      .weight = reinterpret_cast<const unsigned char*>(part.data),
-      .up = nullptr,
-      .tokens = narrow(call.in.rows),
-      .cols = narrow(part.cols),
-      .segment_cols = call.weight->segment_cols != 0
-                          ? narrow(call.weight->segment_cols)
-                          : cuda::default_segment_cols(format, part.cols),
-      .row_begin = has_range ? narrow(call.row_begin) : 0,
-      .row_end = narrow(has_range ? call.row_end : part.rows),
-      .end = cuda::LinearEnd::store,
-      .out = nullptr,
-      .sums = nullptr,
-      .stride = call.out.stride,
-  };
-  switch (call.epilogue) {
-    case Epilogue::store:
-      break;
-    case Epilogue::add:
-      arguments.end = cuda::LinearEnd::add;
-      break;
-    case Epilogue::partial:
-      arguments.end = cuda::LinearEnd::partial;
-      arguments.sums = call.sums.data + first_row;
-      arguments.stride = call.sums.stride;
-      break;
-    case Epilogue::silu_mul:
-      arguments.end = cuda::LinearEnd::silu_mul;
-      arguments.up = reinterpret_cast<const unsigned char*>(call.weight->parts[1].data);
-      break;
-    case Epilogue::gelu_mul:
-      arguments.end = cuda::LinearEnd::gelu_mul;
-      arguments.up = reinterpret_cast<const unsigned char*>(call.weight->parts[1].data);
-      break;
-  }
-  if (call.epilogue != Epilogue::partial) arguments.out = call.out.f32() + first_row;
+  const cuda::WeightFormat format = cuda::weight_format(call.weight->parts[index].dtype);
+  const cuda::LinearArguments arguments = cuda::linear_arguments(call, index, first_row, space_);
   const cuda::ChosenKernel chosen = cuda::choose_linear(format, arguments);
   runtime_->launch(chosen.kernel, chosen.shape, arguments);
 }
@@ -477,7 +448,7 @@ Status CudaBackend::record(std::int64_t rows, const std::function<Status()>& ste
   return {};
 }
 
-Result<TensorView> CudaBackend::replay(const DecodeInputs& inputs) {
+Result<cuda::RecordedStep> CudaBackend::start_replay(const DecodeInputs& inputs) {
   copy_words(inputs.ids, ids_, space_.ids);
   copy_words(inputs.logit_rows, rows_, space_.rows);
   load_step(inputs.sequences, 1);
@@ -485,7 +456,28 @@ Result<TensorView> CudaBackend::replay(const DecodeInputs& inputs) {
   if (failure_) return *failure_;
   const cuda::RecordedStep& step = recorded_.find(std::ssize(inputs.ids), counts_.splits_max);
   runtime_->replay(step.recording);
+  return step;
+}
+
+Result<TensorView> CudaBackend::replay(const DecodeInputs& inputs) {
+  const cuda::RecordedStep step = TRY(start_replay(inputs));
   return read(step.from, step.to);
+}
+
+// What the linears' inputs were is not needed any more.
+Result<RowSampling::Sampled> CudaBackend::replay_and_sample(const DecodeInputs& inputs,
+                                                            std::span<const cuda::RowSample> rows) {
+  const cuda::RecordedStep step = TRY(start_replay(inputs));
+  CHECK(std::ssize(rows) * cuda::RowSampler::kBytesARow <=
+        limits_.tokens_max * limits_.cols_max * static_cast<Bytes>(sizeof(float)));
+  sampler_.sample(*runtime_, step.from, rows, reinterpret_cast<std::byte*>(space_.values));
+  wait();
+  if (failure_) return *failure_;
+  Sampled sampled{.tokens = sampler_.tokens(), .logits = {}};
+  if (std::ranges::any_of(sampled.tokens, [](std::int32_t token) { return token < 0; })) {
+    sampled.logits = TRY(read(step.from, step.to));
+  }
+  return sampled;
 }
 
 }  // namespace

@@ -88,6 +88,8 @@ class DeviceRuntime {
   virtual Status begin_recording() = 0;
   virtual Result<Recording> end_recording() = 0;
   virtual void replay(Recording recording) = 0;
+  // All of them are gone, for those whose work they have; what was replayed goes on.
+  virtual void drop_recordings() = 0;
 
   template <typename Arguments>
   void launch(Kernel kernel, const LaunchShape& shape, const Arguments& arguments) {

@@ -66,6 +66,7 @@ class DriverRuntime final : public DeviceRuntime {
   Status begin_recording() override;
   Result<Recording> end_recording() override;
   void replay(Recording recording) override;
+  void drop_recordings() override;
 
  private:
   struct Range {
@@ -206,7 +207,7 @@ Status DriverRuntime::open(const DriverRuntimeOptions& options) {
 DriverRuntime::~DriverRuntime() {
   if (!has_context_) return;
   if (stream_ != nullptr) (void)api_.wait_stream(stream_);
-  for (CuGraphExec recording : recordings_) (void)api_.destroy_graph_exec(recording);
+  drop_recordings();
   for (const Range& range : mapped_) (void)api_.unmap(range.begin, range.bytes);
   for (const Range& range : reserved_) (void)api_.free_reserved(range.begin, range.bytes);
   for (CuPointer memory : memory_) (void)api_.free(memory);
@@ -390,6 +391,12 @@ void DriverRuntime::replay(Recording recording) {
   if (failure_) return;
   note(api_.launch_graph(recordings_[static_cast<std::size_t>(recording)], stream_),
        "launch a graph");
+}
+
+// A graph that runs is freed once it has.
+void DriverRuntime::drop_recordings() {
+  for (CuGraphExec recording : recordings_) (void)api_.destroy_graph_exec(recording);
+  recordings_.clear();
 }
 
 }  // namespace

@@ -167,6 +167,7 @@ class HostRuntime final : public DeviceRuntime {
       queue_.emplace_back(launch);
     }
   }
+  void drop_recordings() override { recordings_.clear(); }
 
  private:
   using Item = std::variant<Copy, QueuedLaunch>;

@@ -199,4 +199,34 @@ struct AddSumsArguments {
   std::int64_t count;
 };
 
+// How a token is drawn from a row of logits.
+struct RowSample {
+  enum Kind : std::int32_t {
+    greedy,  // the largest
+    all,     // from all
+    some,    // from what min_p, top_k and top_p leave
+  };
+  Kind kind;
+  std::int32_t top_k;  // 0: all
+  float scale;         // one over the temperature
+  double min_p, top_p;
+  double uniform;  // in [0, 1)
+};
+
+// In place of a token: the logits have a NaN, an infinity or nothing finite; or more of them may be
+// drawn than a block sorts.
+constexpr std::int32_t kUnsoundLogits = -1;
+constexpr std::int32_t kSampleOnHost = -2;
+constexpr int kSampleChunk = 512;  // columns whose weights are added up by themselves
+constexpr int kSampleChunksMax = 1024;
+constexpr int kSampleSorted = 1024;
+
+struct SampleArguments {
+  const float* logits;  // [rows, vocab]
+  std::int64_t stride;
+  std::int32_t vocab;  // at most kSampleChunk * kSampleChunksMax
+  const RowSample* rows;
+  std::int32_t* tokens;  // [rows]
+};
+
 }  // namespace plimsoll::cuda

@@ -35,7 +35,8 @@
   X(all_reduce_two_shot, AllReduceArguments)                  \
   X(all_reduce_staged, AllReduceArguments)                    \
   X(all_reduce_norm, AllReduceNormArguments)                  \
-  X(add_sums, AddSumsArguments)
+  X(add_sums, AddSumsArguments)                               \
+  X(sample_rows, SampleArguments)
 // clang-format on
 
 namespace plimsoll::cuda {

@@ -119,13 +119,14 @@ constexpr unsigned kNormThreads = 256;  // as rms_norm has them, or sums have ot
 
 }  // namespace
 
-ChosenReduce choose_all_reduce(const ReduceSize& size) {
-  CHECK(size.ranks >= 2 && size.ranks <= kIpcRanksMax);
+ReduceKind published_kind(const ReduceSize& size) {
   const Bytes bytes = size.pairs * static_cast<Bytes>(sizeof(Pair));
-  const bool is_small = bytes <= one_shot_bytes_max(size);
-  const ReduceKind kind = is_small                        ? ReduceKind::one_shot
-                          : size.link == PeerLink::nvlink ? ReduceKind::two_shot
-                                                          : ReduceKind::staged;
+  if (bytes <= one_shot_bytes_max(size)) return ReduceKind::one_shot;
+  return size.link == PeerLink::nvlink ? ReduceKind::two_shot : ReduceKind::staged;
+}
+
+ChosenReduce choose_all_reduce(const ReduceSize& size, ReduceKind kind) {
+  CHECK(size.ranks >= 2 && size.ranks <= kIpcRanksMax);
   ChosenReduce chosen;
   chosen.kernel = kind == ReduceKind::one_shot   ? Kernel::all_reduce_one_shot
                   : kind == ReduceKind::two_shot ? Kernel::all_reduce_two_shot
@@ -138,8 +139,9 @@ ChosenReduce choose_all_reduce(const ReduceSize& size) {
   return chosen;
 }
 
-std::optional<ChosenReduce> choose_all_reduce_norm(const ReduceSize& size, std::int64_t tokens) {
-  ChosenReduce chosen = choose_all_reduce(size);
+std::optional<ChosenReduce> choose_all_reduce_norm(const ReduceSize& size, ReduceKind kind,
+                                                   std::int64_t tokens) {
+  ChosenReduce chosen = choose_all_reduce(size, kind);
   if (chosen.kernel != Kernel::all_reduce_one_shot || chosen.pairs < size.pairs)
     return std::nullopt;
   chosen.kernel = Kernel::all_reduce_norm;

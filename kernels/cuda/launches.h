@@ -54,11 +54,14 @@ struct ChosenReduce {
   LaunchShape shape;
   std::int64_t pairs = 0;  // of one launch; longer messages take several
 };
+// As published for other servers' kernels; what a test at start measures replaces it.
+ReduceKind published_kind(const ReduceSize& size);
 // The same on every rank, or they wait for each other for ever.
-ChosenReduce choose_all_reduce(const ReduceSize& size);
+ChosenReduce choose_all_reduce(const ReduceSize& size, ReduceKind kind);
 // With the norm of `tokens` rows in the same kernel: where one launch in one shot takes all of the
 // message.
-std::optional<ChosenReduce> choose_all_reduce_norm(const ReduceSize& size, std::int64_t tokens);
+std::optional<ChosenReduce> choose_all_reduce_norm(const ReduceSize& size, ReduceKind kind,
+                                                   std::int64_t tokens);
 
 LaunchShape add_sums_shape(std::int64_t count);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kClearly = 0.9;  // of the first one's time
 constexpr std::size_t kRowsMax = 64;
-constexpr std::array<TestState, 2> kStates = {TestState::right, TestState::wrong};
+constexpr std::array<TestState, 3> kStates = {TestState::right, TestState::wrong, TestState::hung};
 
 // The first mistake of an algorithm.
 std::optional<std::string> mistake_of(const AlgorithmTest& test) {
@@ -22,6 +22,10 @@ std::optional<std::string> mistake_of(const AlgorithmTest& test) {
     if (size.state == TestState::wrong) {
       return fmt::format("wrong at {}: {} of {} values", format_bytes(size.bytes),
                          grouped(size.wrong), grouped(size.values));
+    }
+    if (size.state == TestState::hung) {
+      return fmt::format("hung at {}: not all ranks were done within {:.1f} s",
+                         format_bytes(size.bytes), size.us / 1e6);
     }
   }
   return std::nullopt;
@@ -99,7 +103,7 @@ Result<SizeTest> size_from_json(const Json& json) {
   const std::string state = TRY(text_of(json, "state"));
   const auto found = std::ranges::find_if(
       kStates, [&](TestState candidate) { return state == test_state_name(candidate); });
-  if (found == kStates.end()) return mistake("state must be right or wrong");
+  if (found == kStates.end()) return mistake("state must be right, wrong or hung");
   size.state = *found;
   const Json* us = json.find("us");
   if (us == nullptr || !us->is_number()) return mistake("us must be a number");
@@ -129,6 +133,8 @@ const char* test_state_name(TestState state) {
       return "right";
     case TestState::wrong:
       return "wrong";
+    case TestState::hung:
+      return "hung";
   }
   return "wrong";
 }

@@ -17,14 +17,14 @@
 
 namespace plimsoll {
 
-enum class TestState { right, wrong };
+enum class TestState { right, wrong, hung };
 const char* test_state_name(TestState state);
 
 // One algorithm at one size.
 struct SizeTest {
   Bytes bytes = 0;
   TestState state = TestState::right;
-  double us = 0;            // of the slowest rank, the median of its rounds
+  double us = 0;  // of the slowest rank, the median of its rounds; of one that hung its patience
   std::int64_t wrong = 0;   // values that are not what they have to be
   std::int64_t values = 0;  // looked at
   bool operator==(const SizeTest&) const = default;
@@ -32,7 +32,8 @@ struct SizeTest {
 
 struct AlgorithmTest {
   std::string name;
-  std::vector<SizeTest> sizes;  // ascending; the same sizes for all, as far as a test got
+  // Ascending; the same for all, as far as a test got; of one that hung none follow.
+  std::vector<SizeTest> sizes;
   bool operator==(const AlgorithmTest&) const = default;
 };
 
@@ -57,8 +58,8 @@ struct BackendTable {
   bool operator==(const BackendTable&) const = default;
 };
 
-// The first algorithm is the one that is kept unless another is a tenth faster. Who is wrong at
-// any size is not taken for any. Errors: Code::internal: none is right.
+// The first algorithm is the one that is kept unless another is a tenth faster. Who is wrong or
+// hangs at any size is not taken for any. Errors: Code::internal: none is right.
 Result<BackendTable> select_table(std::string backend, std::span<const AlgorithmTest> tests);
 // Without a choice.
 BackendTable table_of_one(std::string backend, std::string algorithm);

@@ -6,13 +6,12 @@
 
 #include "shared/base/text.h"
 #include "shared/collective/link_cost.h"
+#include "shared/memory/collective_bytes.h"
 #include "shared/options/collective_option.h"
 #include "shared/options/device_choice.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::int64_t kPeersMax = 8;  // that kernels of ours exchange between
 
 bool is_custom(CollectiveKind kind) {
   return kind == CollectiveKind::ipc || kind == CollectiveKind::fused;
@@ -47,8 +46,8 @@ std::string why_not_on_gpus(CollectiveKind kind, const Machine& machine, const O
   if (is_custom(kind) && options.disable_custom_all_reduce == "on") {
     return "disable-custom-all-reduce is on";
   }
-  if (is_custom(kind) && tp > kPeersMax) {
-    return fmt::format("it exchanges between {} ranks at most, and tp is {}", kPeersMax, tp);
+  if (is_custom(kind) && tp > kIpcRanks) {
+    return fmt::format("it exchanges between {} ranks at most, and tp is {}", kIpcRanks, tp);
   }
   if (kind == CollectiveKind::nccl_symmetric) return "this build has no code for it";
   return "";
@@ -154,7 +153,7 @@ std::string collective_choice_text(const OptionSet& options) {
   const Options& values = options.values;
   const bool is_off = values.disable_custom_all_reduce == "on";
   std::string text = values.collective == "auto"
-                         ? std::string(is_off ? "auto: nccl" : "auto: fused, by fixed thresholds")
+                         ? std::string(is_off ? "auto: nccl" : "auto: fused, by a test at start")
                          : fmt::format("{} ({})", values.collective, of("collective"));
   if (is_off) text += fmt::format("; no kernels of ours ({})", of("disable-custom-all-reduce"));
   return text;

@@ -39,7 +39,7 @@ Status check_collective(const Machine& machine, const OptionSet& options, std::i
 // above; for simulated devices none, since a rehearsal exchanges nothing over links.
 Status check_collective_code(const Machine& machine, const OptionSet& options, std::int64_t tp);
 
-// Of ranks on GPUs: "auto: fused, by fixed thresholds", "nccl (--collective)".
+// Of ranks on GPUs: "auto: fused, by a test at start", "nccl (--collective)".
 std::string collective_choice_text(const OptionSet& options);
 
 }  // namespace plimsoll

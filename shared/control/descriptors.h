@@ -16,7 +16,7 @@ constexpr int kParentFd = 3;
 
 struct TaggedFd {
   // "segment" (memory that a replica's ranks share), "peer" (a socket to another rank; they come in
-  // rank order), "buffer" (over such a socket: device memory), "weights" (a SealedBlock),
+  // rank order), "buffer", "nccl id" (over such a socket), "weights" (a SealedBlock),
   // "listener"
   std::string tag;
   UniqueFd fd;

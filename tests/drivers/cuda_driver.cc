@@ -39,11 +39,12 @@ EXPORT std::size_t fake_cuda_held() {
   return held;
 }
 
-// Of other libraries that work on a stream.
+// Of other libraries that work on a stream. `drop` comes once neither the stream nor a graph has
+// the work any more.
 EXPORT void fake_cuda_enqueue(int (*work)(void*), void* argument, void (*drop)(void*)) {
-  device().kept.emplace_back(argument, drop);
-  enqueue([work, argument] { return work(argument); });
+  enqueue([work, kept = std::shared_ptr<void>(argument, drop)] { return work(kept.get()); });
 }
+EXPORT int fake_cuda_is_capturing() { return device().is_capturing ? 1 : 0; }
 
 CuResult cuInit(unsigned) {
   Device& on = device();
@@ -288,7 +289,13 @@ CuResult cuGraphLaunch(CuGraphExec graph, CuStream) {
 }
 
 CuResult cuGraphDestroy(CuGraph) { return enter_context("cuGraphDestroy"); }
-CuResult cuGraphExecDestroy(CuGraphExec) { return enter_context("cuGraphExecDestroy"); }
+CuResult cuGraphExecDestroy(CuGraphExec graph) {
+  ENTER(enter_context("cuGraphExecDestroy"));
+  std::erase_if(device().graphs, [&](const auto& made) {
+    return made.get() == reinterpret_cast<std::vector<Work>*>(graph);
+  });
+  return 0;
+}
 
 }  // extern "C"
 

@@ -82,7 +82,6 @@ struct Device {
   std::optional<plimsoll::host_cuda::Executor> executor;
   std::vector<Work> queue;
   std::vector<std::unique_ptr<std::vector<Work>>> graphs;
-  std::vector<std::unique_ptr<void, void (*)(void*)>> kept;  // what work of others needs
   bool is_capturing = false;
   CuResult sticky = 0;
   std::string why;

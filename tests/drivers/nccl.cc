@@ -2,9 +2,10 @@
 // the ranks' processes share and the streams of cuda_driver.cc: sums in rank order.
 //
 // FAKE_NCCL_VERSION: what it says it is; FAKE_NCCL_FAIL: "SYMBOL RESULT" fails that function;
-// FAKE_NCCL_ABORT_WAITS: an abort ends once that file is there (or after a bound), as NVIDIA's
-// waits for graphs; FILE.begun and FILE.ended say how far it is. To use a communicator after its
-// abort ends the process.
+// FAKE_NCCL_ABORT_WAITS: an abort ends once that file is there (or after a bound); FILE.begun and
+// FILE.ended say how far it is. As NVIDIA's, an abort waits until no graph has work of the
+// communicator; here the process ends where that takes too long. So it does where a communicator is
+// used after its abort.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -27,6 +28,7 @@
 
 // Of cuda_driver.cc: `work` runs in its turn, when the stream is waited for.
 extern "C" void fake_cuda_enqueue(int (*work)(void*), void* argument, void (*drop)(void*));
+extern "C" int fake_cuda_is_capturing();
 
 using plimsoll::NcclResult;
 using plimsoll::NcclSettings;
@@ -63,6 +65,7 @@ struct ncclComm {
   int rank = 0;
   std::uint64_t epoch = 0;
   std::uint32_t magic = kAlive;
+  std::atomic<int> captured = 0;  // calls that graphs have
 };
 
 namespace {
@@ -111,7 +114,14 @@ struct Call {
   ncclComm* comm;
   double* sums;
   std::size_t count;
+  bool is_captured;
 };
+
+void drop_call(void* argument) {
+  const auto* call = static_cast<Call*>(argument);
+  if (call->is_captured) call->comm->captured.fetch_sub(1);
+  delete call;
+}
 
 int run_call(void* argument) {
   const Call& call = *static_cast<Call*>(argument);
@@ -173,6 +183,15 @@ EXPORT NcclResult ncclCommAbort(ncclComm* comm) {
     }
     touch(file + std::string(".ended"));
   }
+  const auto until = std::chrono::steady_clock::now() + kAbortBound;
+  while (comm->captured.load() != 0) {
+    if (std::chrono::steady_clock::now() >= until) {
+      std::fputs("fake NCCL: an abort would wait for graphs with its kernels without end\n",
+                 stderr);
+      std::abort();
+    }
+    std::this_thread::yield();
+  }
   return injected("ncclCommAbort");
 }
 
@@ -183,8 +202,10 @@ EXPORT NcclResult ncclAllReduce(const void* from, void* to, std::size_t count, i
   const bool is_known = from == to && type == plimsoll::kNcclFloat64 &&
                         operation == plimsoll::kNcclSum && stream != nullptr;
   if (!is_known) return plimsoll::kNcclInvalidUsage;
-  fake_cuda_enqueue(run_call, new Call{comm, static_cast<double*>(to), count},
-                    [](void* call) { delete static_cast<Call*>(call); });
+  const bool is_captured = fake_cuda_is_capturing() != 0;
+  if (is_captured) comm->captured.fetch_add(1);
+  fake_cuda_enqueue(run_call, new Call{comm, static_cast<double*>(to), count, is_captured},
+                    drop_call);
   return 0;
 }
 

@@ -21,6 +21,14 @@ def answers(server, prompts=PROMPTS):
         return list(pool.map(ask, prompts))
 
 
+def drawn(server, logprobs):
+    """What is asked for with logprobs is drawn on the host, the rest by a kernel behind the recorded step."""
+    options = {"logprobs": 1} if logprobs else {}
+    return [server.completion(prompt=PROMPTS[0], max_tokens=8, seed=seed, ignore_eos=True,
+                              **{"temperature": 0.9, **way, **options})["choices"][0]["text"]
+            for seed, way in enumerate(({}, {"top_p": 0.8}, {"top_k": 20}, {"min_p": 0.05}, {"temperature": 0}))]
+
+
 class CudaHost(SystemTest):
     def test_it_answers_as_the_cpu_does(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -35,6 +43,8 @@ class CudaHost(SystemTest):
                     got = answers(server)
                     self.assertEqual(got, answers(server), "a request has other bits the second time")
                     self.assertIn("cuda on the host executor", str(server.status()))
+                    if kind == "Q4_1":
+                        self.assertEqual(drawn(server, logprobs=False), drawn(server, logprobs=True))
                 for (want_text, want_values), (text, values) in zip(want, got):
                     self.assertEqual(text, want_text, kind)
                     for a, b in zip(values, want_values):

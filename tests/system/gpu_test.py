@@ -111,12 +111,24 @@ class Gpu(SystemTest):
             self.assertIn(words, server.log())
             server.stop(check=False)
 
+    def check_table(self, server, backend, algorithms, is_kept):
+        table = server.status()["replicas"][0]["collectives"]
+        self.assertEqual((table["backend"], table["is_kept"]), (backend, is_kept))
+        self.assertEqual({test["algorithm"] for test in table["tests"]}, algorithms)
+        for test in table["tests"]:
+            self.assertGreaterEqual(len(test["sizes"]), 1)
+            for size in test["sizes"]:
+                self.assertEqual((size["state"], size["wrong"]), ("right", 0), test)
+                self.assertGreater(size["us"], 0)
+
     def test_two_ranks_add_up_over_each_others_memory_as_the_cpu_does(self):
         with Deployment(self.model, *SMALL, "--cpu-path", "scalar") as server:
             want = answers(server)
         with Deployment(self.model, *SMALL, "--devices", "cuda:host", "--tp", 2) as server:
             self.assertIn("adds up by fused", str(server.status()))
             on_host = answers(server)
+            self.check_table(server, "fused", {"one-shot", "two-shot", "staged"}, is_kept=False)
+            self.assertIn("staged", server.cli("status", "--collectives").stdout)
         for (want_text, want_values), (text, values) in zip(want, on_host):
             self.assertEqual(text, want_text)
             for a, b in zip(values, want_values):
@@ -131,9 +143,14 @@ class Gpu(SystemTest):
             wait_until("other workers", lambda: server.workers()[1]["pid"] not in (0, ranks[1]["pid"]))
             server.wait_serving()
             self.assertEqual(answers(server), on_host)
+            self.check_table(server, "fused", {"one-shot", "two-shot", "staged"}, is_kept=True)
         with Deployment(self.model, *SMALL, "--devices", "cuda", "--tp", 2, "--collective", "nccl",
                         environment=DRIVER) as server:
             self.assertIn("adds up by nccl", str(server.status()))
+            self.check_table(server, "nccl", {"as it chooses"}, is_kept=False)
+            for rank in server.workers():
+                rows = {row["term"]: row for row in rank["memory"]["rows"]}
+                self.assertGreater(rows["graphs"]["measured"], 0, "its steps are recorded")
             self.assertEqual(answers(server), on_host, "sums of two are the same in any order")
 
 

@@ -62,9 +62,9 @@ TEST(RankCollective, RanksWithCudaKernelsShareBuffersOnTheirDevicesAndFuseUnless
       auto runtime =
           cuda::make_host_runtime({.memory = 8 * kMiB, .seed = 2, .spin_deadline = seconds(120)});
       RankCollectiveParts parts = group.parts_of(rank);
-      parts.runtime = runtime.get();
-      const auto backend = make_cuda_backend(std::move(runtime));
-      parts.backend = backend.get();
+      RankBackend on{.backend = nullptr, .runtime = runtime.get()};
+      on.backend = make_cuda_backend(std::move(runtime));
+      parts.on = &on;
       const auto made = make_rank_collective(std::move(parts));
       ASSERT_TRUE(made) << made.error().message;
       EXPECT_EQ(made->collective->name(), std::string(wanted) == "ipc" ? "ipc" : "fused");
@@ -83,9 +83,9 @@ TEST(RankCollective, WhatADeviceDoesNotHaveIsRefused) {
     group.launched.options.collective = wanted;
     auto runtime = cuda::make_host_runtime({.memory = 8 * kMiB});
     RankCollectiveParts parts = group.parts_of(0);
-    parts.runtime = runtime.get();
-    const auto backend = make_cuda_backend(std::move(runtime));
-    parts.backend = backend.get();
+    RankBackend on{.backend = nullptr, .runtime = runtime.get()};
+    on.backend = make_cuda_backend(std::move(runtime));
+    parts.on = &on;
     const auto made = make_rank_collective(std::move(parts));
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().code, Code::invalid);

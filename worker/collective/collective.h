@@ -29,11 +29,9 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view name() const = 0;  // as --collective has it
-  // Whether all_reduce_add takes tensors of the device's memory, and only enqueues; `gather` always
-  // takes this process's.
+  // Whether all_reduce_add takes tensors of the device's memory, and only enqueues, so that it may
+  // be recorded; `gather` always takes this process's.
   virtual bool is_on_device() const { return false; }
-  // Whether recordings may have its all_reduce_add.
-  virtual bool can_be_recorded() const { return false; }
 
   // accumulate += partial of rank 0 + partial of rank 1 + …: the sum of the partials first, in rank
   // order, then the residual, all in f64 and rounded once; the same bits on every rank whose

@@ -1,5 +1,6 @@
 #include "worker/collective/nccl_collective.h"
 
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "shared/base/check.h"
 #include "shared/base/shared_block.h"
 #include "worker/collective/nccl_api.h"
+#include "worker/collective/tunable.h"
 
 namespace plimsoll {
 namespace {
@@ -19,8 +21,9 @@ namespace {
 // How often an operation that goes on is looked at, and the segment's abort word.
 constexpr Duration kPollEvery = milliseconds(1);
 constexpr Duration kWatchEvery = milliseconds(50);
+constexpr std::array<std::string_view, 1> kAlgorithms = {"as it chooses"};
 
-class NcclCollective final : public Collective {
+class NcclCollective final : public Collective, public Tunable {
  public:
   NcclCollective(NcclCollectiveParts parts, NcclLibrary library)
       : parts_(std::move(parts)), library_(std::move(library)) {}
@@ -48,6 +51,18 @@ class NcclCollective final : public Collective {
   Status await_peers(Duration patience) override { return parts_.host->await_peers(patience); }
   void abort(std::string_view reason) override { parts_.host->abort(reason); }
 
+  // A test finds whether it adds up, and how fast.
+  Tunable* tunable() override { return this; }
+  std::string_view backend() const override { return name(); }
+  std::span<const std::string_view> algorithms() const override { return kAlgorithms; }
+  bool is_exact() const override { return false; }
+  void use(const BackendTable&) override {}
+  Collective* host() override { return parts_.host.get(); }
+  Result<bool> has_late_calls() override {
+    TRY(check_calls());
+    return false;
+  }
+
  private:
   Result<NcclUniqueId> share_id();
   // Of a call on the communicator: until NCCL has taken it.
@@ -73,6 +88,8 @@ class NcclCollective final : public Collective {
 };
 
 NcclCollective::~NcclCollective() {
+  // First: NCCL's abort, here or in the watcher, waits until no graph has its kernels.
+  parts_.runtime->drop_recordings();
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
@@ -91,20 +108,22 @@ void NcclCollective::abort_communicator() {
 
 // Rank 0's, in a block that it shares.
 Result<NcclUniqueId> NcclCollective::share_id() {
+  constexpr const char* kWhat = "nccl id";
   NcclUniqueId id{};
-  SharedBlock own = TRY(SharedBlock::create("nccl id", static_cast<Bytes>(sizeof id)));
   if (rank() == 0) {
     const NcclResult made = library_.api().unique_id(&id);
     if (made != kNcclSuccess) return library_.error(made, "make NCCL's id", nullptr);
+    const SharedBlock own = TRY(SharedBlock::create(kWhat, static_cast<Bytes>(sizeof id)));
     std::memcpy(own.bytes().data(), &id, sizeof id);
+    TRY(give_descriptor(parts_.sockets, 0, own.fd(), kWhat));
+  } else {
+    UniqueFd received =
+        TRY(take_descriptor(parts_.sockets, 0, kWhat, parts_.segment, parts_.exchange_deadline));
+    const SharedBlock block =
+        TRY(SharedBlock::map(std::move(received), static_cast<Bytes>(sizeof id)));
+    std::memcpy(&id, block.bytes().data(), sizeof id);
   }
-  PeerFds received = TRY(exchange_descriptors(parts_.sockets, rank(), own.fd(), parts_.segment,
-                                              parts_.exchange_deadline));
   parts_.sockets.clear();
-  if (rank() == 0) return id;
-  const SharedBlock block =
-      TRY(SharedBlock::map(std::move(received[0]), static_cast<Bytes>(sizeof id)));
-  std::memcpy(&id, block.bytes().data(), sizeof id);
   return id;
 }
 
@@ -176,7 +195,14 @@ Status NcclCollective::all_reduce_add(SumsView partial, TensorView accumulate) {
 Status NcclCollective::check_calls() {
   const std::lock_guard lock(mutex_);
   if (is_aborted_ || parts_.segment.aborted()) return aborted("all_reduce_add");
-  return {};
+  // Replays ask nobody else.
+  NcclResult found = kNcclSuccess;
+  const NcclResult asked = library_.api().async_error(comm_, &found);
+  if (asked != kNcclSuccess) found = asked;
+  if (found == kNcclSuccess || found == kNcclInProgress) return {};
+  const Error error = library_.error(found, "all_reduce_add", comm_);
+  parts_.segment.abort(error.message);
+  return error;
 }
 
 // The step thread may wait for the device all the while, in calls of NCCL that a peer never joins.

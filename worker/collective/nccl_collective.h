@@ -4,8 +4,8 @@
 // The sum over ranks is NCCL's, in f64 and in whatever order it takes, the same on every rank; a
 // kernel of ours then adds it and rounds once. Nothing blocks without end: the communicator is made
 // without blocking, and a thread aborts it when the segment is aborted, by a rank or by the daemon,
-// which watches that steps end. Steps with it are not recorded: NCCL's abort waits until the graphs
-// that have its kernels are gone, which are other objects'.
+// which watches that steps end. NCCL's abort waits until the graphs that have its kernels are gone:
+// the collective drops the runtime's recordings before it ends, so nothing may be replayed then.
 #pragma once
 
 #include <memory>

@@ -2,15 +2,18 @@
 // this model uses, checks each value against sums made here, and times them.
 //
 // All ranks call it with the same arguments, and all get the same result: what each has found goes
-// round through the collective itself, by its first algorithm. It takes `budget` or a little more:
-// sizes that it does not get to are those of the table's last row. An algorithm that hangs ends the
-// start, at the collective's deadline, with the call and the rank that did not join it.
+// round through host memory, which is the collective itself, by its first algorithm, where its sums
+// are there too. It takes `budget` or a little more: sizes that it does not get to are those of the
+// table's last row. On a device an algorithm that hangs is found after `patience` and left out;
+// elsewhere it ends the start, at the collective's deadline, with the call and the rank that did
+// not join it.
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "shared/base/clock.h"
 #include "shared/base/result.h"
 #include "shared/collective/backend_table.h"
@@ -19,11 +22,20 @@
 
 namespace plimsoll {
 
+// Of a collective that is_on_device(): tensors of [rows, cols] that nothing else uses meanwhile.
+struct SelfTestDevice {
+  Backend* backend = nullptr;
+  SumsView partial;
+  TensorView sum;
+};
+
 struct SelfTestSetup {
   std::int64_t cols = 0;      // of a row: the model's hidden size
   std::int64_t rows_max = 0;  // of a step
   std::uint64_t seed = 1;
   Duration budget = milliseconds(100);
+  Duration patience = seconds(5);  // with a call
+  std::optional<SelfTestDevice> device = {};
 };
 
 // Rows of the messages that are tried: 1, 4, 16, ... up to rows_max, and none above 2 MiB.

@@ -16,7 +16,8 @@ std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); 
 
 }  // namespace
 
-StepRecorder::StepRecorder(Parts parts) : parts_(std::move(parts)) {
+StepRecorder::StepRecorder(Parts parts)
+    : parts_(std::move(parts)), sampling_(row_sampling(*parts_.backend)) {
   const std::size_t largest = parts_.sizes.empty() ? 0 : index(parts_.sizes.back());
   ids_.resize(largest);
   sequences_.resize(largest);
@@ -72,17 +73,25 @@ bool StepRecorder::serves(const Decoder::Input& input) const {
   return std::ssize(input.sequences) == rows && std::ssize(input.logit_rows) == rows;
 }
 
-Result<TensorView> StepRecorder::run(const Decoder::Input& input) {
+DecodeInputs StepRecorder::fill(const Decoder::Input& input) {
   const std::int64_t rows = std::ssize(input.ids);
   const std::int64_t size = *std::ranges::lower_bound(parts_.sizes, rows);
   std::ranges::copy(input.ids, ids_.begin());
   std::ranges::copy(input.sequences, sequences_.begin());
   pad(rows, size);
-  const TensorView logits =
-      TRY(parts_.backend->replay({.ids = std::span(ids_).first(index(size)),
-                                  .sequences = std::span(sequences_).first(index(size)),
-                                  .logit_rows = std::span(logit_rows_).first(index(size))}));
-  return parts_.decoder->collect(logits.slice_rows(0, rows));
+  return {.ids = std::span(ids_).first(index(size)),
+          .sequences = std::span(sequences_).first(index(size)),
+          .logit_rows = std::span(logit_rows_).first(index(size))};
+}
+
+Result<TensorView> StepRecorder::run(const Decoder::Input& input) {
+  const TensorView logits = TRY(parts_.backend->replay(fill(input)));
+  return parts_.decoder->collect(logits.slice_rows(0, std::ssize(input.ids)));
+}
+
+Result<RowSampling::Sampled> StepRecorder::run(const Decoder::Input& input,
+                                               std::span<const cuda::RowSample> rows) {
+  return sampling_->replay_and_sample(fill(input), rows);
 }
 
 }  // namespace plimsoll

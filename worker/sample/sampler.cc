@@ -52,6 +52,23 @@ Status check_sampling(const Sampling& sampling) {
   return {};
 }
 
+cuda::RowSample row_sample(const Sampling& sampling, Tokens position, std::int64_t vocab) {
+  const bool has_top_k = sampling.top_k > 0 && sampling.top_k < vocab;
+  const bool is_all = sampling.min_p <= 0 && sampling.top_p >= 1 && !has_top_k;
+  return {.kind = sampling.temperature < kTemperatureGreedy ? cuda::RowSample::greedy
+                  : is_all                                  ? cuda::RowSample::all
+                                                            : cuda::RowSample::some,
+          .top_k = has_top_k ? static_cast<std::int32_t>(sampling.top_k) : 0,
+          .scale = static_cast<float>(1 / std::max(sampling.temperature, kTemperatureMin)),
+          .min_p = sampling.min_p,
+          .top_p = sampling.top_p,
+          .uniform = uniform_at(sampling.seed, static_cast<std::uint64_t>(position))};
+}
+
+bool is_penalised(const Sampling& sampling, std::span<const std::int32_t> output) {
+  return !output.empty() && (sampling.frequency_penalty != 0 || sampling.presence_penalty != 0);
+}
+
 Sampler::Sampler(std::int64_t vocab)
     : vocab_(vocab),
       penalties_(vocab),
@@ -63,8 +80,7 @@ Sampler::Sampler(std::int64_t vocab)
 Result<std::int32_t> Sampler::sample(std::span<const float> logits, const Request& request) {
   CHECK(std::ssize(logits) == vocab_);
   const Sampling& sampling = request.sampling;
-  if (!request.output.empty() &&
-      (sampling.frequency_penalty != 0 || sampling.presence_penalty != 0)) {
+  if (is_penalised(sampling, request.output)) {
     std::ranges::copy(logits, adjusted_.begin());
     penalties_.apply(request.output, sampling.frequency_penalty, sampling.presence_penalty,
                      adjusted_);
@@ -72,29 +88,42 @@ Result<std::int32_t> Sampler::sample(std::span<const float> logits, const Reques
   }
   const std::optional<float> max = largest_logit(logits);
   if (!max) return unsound();
-  if (sampling.temperature < kTemperatureGreedy) {
+  const cuda::RowSample how = row_sample(sampling, request.position, vocab_);
+  if (how.kind == cuda::RowSample::greedy) {
     return static_cast<std::int32_t>(std::ranges::find(logits, *max) - logits.begin());
   }
-  const Draw draw{
-      .logits = logits,
-      .sampling = sampling,
-      .max = *max,
-      .scale = static_cast<float>(1 / std::max(sampling.temperature, kTemperatureMin)),
-      .uniform = uniform_at(sampling.seed, static_cast<std::uint64_t>(request.position))};
-  const bool all = sampling.min_p <= 0 && sampling.top_p >= 1 &&
-                   (sampling.top_k <= 0 || sampling.top_k >= vocab_);
-  return all ? draw_from_all(draw) : draw_from_some(draw);
+  const Draw draw{.logits = logits,
+                  .sampling = sampling,
+                  .max = *max,
+                  .scale = how.scale,
+                  .uniform = how.uniform};
+  return how.kind == cuda::RowSample::all ? draw_from_all(draw) : draw_from_some(draw);
 }
 
 std::int32_t Sampler::draw_from_all(const Draw& draw) {
   const double target = draw.uniform * softmax_weights(draw.logits, draw.max, draw.scale, weights_);
+  const std::span<const float> weights = weights_;
+  // The chunk that it lies in; the last with any weight: rounding may leave the sum below the
+  // target.
   double sum = 0;
-  std::int32_t last = 0;  // the last with any weight: rounding may leave the sum below the target
-  for (std::size_t i = 0; i < weights_.size(); ++i) {
-    if (weights_[i] <= 0) continue;
-    sum += static_cast<double>(weights_[i]);
-    last = static_cast<std::int32_t>(i);
+  double base = 0;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at < weights.size(); at += kMassChunk) {
+    const double mass =
+        mass_of_chunk(weights.subspan(at, std::min(kMassChunk, weights.size() - at)));
+    if (mass <= 0) continue;
+    begin = at;
+    base = sum;
+    sum += mass;
     if (sum > target) break;
+  }
+  std::int32_t last = static_cast<std::int32_t>(begin);
+  const std::size_t end = std::min(begin + kMassChunk, weights.size());
+  for (std::size_t i = begin; i < end; ++i) {
+    if (weights[i] <= 0) continue;
+    base += static_cast<double>(weights[i]);
+    last = static_cast<std::int32_t>(i);
+    if (base > target) break;
   }
   return last;
 }
@@ -129,7 +158,7 @@ double Sampler::choose_top_k(const Draw& draw, std::size_t count) {
   for (; kept < candidates_.size(); ++kept) {
     const Candidate& candidate = candidates_[kept];
     float& weight = weights_[static_cast<std::size_t>(candidate.id)];
-    weight = std::exp((candidate.logit - draw.max) * draw.scale);
+    weight = softmax_weight(candidate.logit, draw.max, draw.scale);
     if (static_cast<double>(weight) < draw.sampling.min_p) break;
     mass += static_cast<double>(weight);
   }
@@ -141,8 +170,8 @@ double Sampler::choose_by_weight(const Draw& draw) {
   double mass = softmax_weights(draw.logits, draw.max, draw.scale, weights_);
   const auto min_p = static_cast<float>(draw.sampling.min_p);
   if (min_p > 0) {
-    mass = 0;
-    for (const float weight : weights_) mass += weight >= min_p ? static_cast<double>(weight) : 0;
+    for (float& weight : weights_) weight = weight >= min_p ? weight : 0;
+    mass = mass_of(weights_);
   }
   // All that weigh less than this come to less than half of what top_p leaves out.
   const double spare = std::max(1 - draw.sampling.top_p, 0.0) * mass;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/cuda/kernel_arguments.h"
 #include "shared/base/result.h"
 #include "shared/base/units.h"
 #include "shared/control/messages.h"
@@ -21,6 +22,12 @@ constexpr std::int64_t kLogprobsMax = 32;
 
 // Errors: Code::invalid; an option out of its range.
 Status check_sampling(const Sampling& sampling);
+
+// How a token at that position is drawn, once penalties have been taken off; by kernels too, to the
+// bit.
+cuda::RowSample row_sample(const Sampling& sampling, Tokens position, std::int64_t vocab);
+// Whether they change anything after that output.
+bool is_penalised(const Sampling& sampling, std::span<const std::int32_t> output);
 
 class Sampler {
  public:

@@ -73,20 +73,40 @@ std::optional<float> largest_logit(std::span<const float> logits) {
 double softmax_weights(std::span<const float> logits, float max, float scale,
                        std::span<float> weights) {
   CHECK(weights.size() == logits.size());
-  std::array<double, kLanes> sums{};
   std::size_t i = 0;
   for (; i + kLanes <= logits.size(); i += kLanes) {
     const Floats weight = exp_of((load(&logits[i]) - max) * scale);
     std::memcpy(&weights[i], &weight, sizeof weight);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      sums[lane] += static_cast<double>(weight[lane]);
-    }
   }
-  for (; i < logits.size(); ++i) {
-    weights[i] = exp_of((logits[i] - max) * scale + Floats{})[0];
-    sums[0] += static_cast<double>(weights[i]);
+  for (; i < logits.size(); ++i) weights[i] = softmax_weight(logits[i], max, scale);
+  return mass_of(weights);
+}
+
+float softmax_weight(float logit, float max, float scale) {
+  return exp_of((logit - max) * scale + Floats{})[0];
+}
+
+double mass_of_chunk(std::span<const float> weights) {
+  constexpr std::size_t kSums = 32;
+  std::array<double, kSums> sums{};
+  std::size_t i = 0;
+  for (; i + kSums <= weights.size(); i += kSums) {
+    for (std::size_t k = 0; k < kSums; ++k) sums[k] += static_cast<double>(weights[i + k]);
   }
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (std::size_t k = 0; i + k < weights.size(); ++k)
+    sums[k] += static_cast<double>(weights[i + k]);
+  for (std::size_t half = kSums / 2; half > 0; half /= 2) {
+    for (std::size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+  }
+  return sums[0];
+}
+
+double mass_of(std::span<const float> weights) {
+  double mass = 0;
+  for (std::size_t begin = 0; begin < weights.size(); begin += kMassChunk) {
+    mass += mass_of_chunk(weights.subspan(begin, std::min(kMassChunk, weights.size() - begin)));
+  }
+  return mass;
 }
 
 }  // namespace plimsoll

@@ -51,6 +51,19 @@ TEST(BackendTable, WhoIsWrongAtOneSizeIsTakenForNone) {
   EXPECT_EQ(table.left_out[0].why, "wrong at 4.0 KiB: 3 of 512 values");
 }
 
+TEST(BackendTable, WhoHangsIsTakenForNoneAndItsJsonSaysSo) {
+  AlgorithmTest hangs = test_of("two-shot", {0.1});
+  hangs.sizes.push_back({.bytes = 4096, .state = TestState::hung, .us = 5e6, .values = 512});
+  const BackendTable table = selected({test_of("one-shot", {1, 4, 16}), hangs});
+  ASSERT_EQ(table.rows.size(), 1U);
+  ASSERT_EQ(table.left_out.size(), 1U);
+  EXPECT_EQ(table.left_out[0].why, "hung at 4.0 KiB: not all ranks were done within 5.0 s");
+  const auto read = table_from_json(table_to_json(table));
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, table);
+  EXPECT_NE(table_text(table, "").find("4.0 KiB hung"), std::string::npos);
+}
+
 TEST(BackendTable, WhereTheFirstIsWrongTheSecondIsTaken) {
   AlgorithmTest first = test_of("one-shot", {1});
   first.sizes[0].state = TestState::wrong;

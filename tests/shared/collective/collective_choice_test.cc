@@ -134,7 +134,7 @@ TEST(CollectiveChoice, TheChoiceSaysWhereItIsFrom) {
   options.values.disable_custom_all_reduce = "on";
   options.origins["disable-custom-all-reduce"] = {Source::file, "plimsoll.conf:3"};
   EXPECT_EQ(collective_choice_text(options), "auto: nccl; no kernels of ours (plimsoll.conf:3)");
-  EXPECT_EQ(collective_choice_text(OptionSet()), "auto: fused, by fixed thresholds");
+  EXPECT_EQ(collective_choice_text(OptionSet()), "auto: fused, by a test at start");
 }
 
 }  // namespace

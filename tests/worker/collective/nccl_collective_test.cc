@@ -36,7 +36,6 @@ class Group {
         sockets_(connect_ranks(ranks)) {}
 
   ReplicaSegment& segment() { return segment_; }
-  PeerFds& sockets(int rank) { return sockets_[static_cast<std::size_t>(rank)]; }
   Result<std::unique_ptr<Collective>> join(int rank, cuda::DeviceRuntime& runtime,
                                            Duration deadline = seconds(20)) {
     ShmCollectiveOptions options;
@@ -128,12 +127,7 @@ TEST(DriverNccl, AllRanksHaveTheSumRoundedOnce) {
 TEST(DriverNccl, ARankThatNeverComesEndsTheStartAtTheDeadline) {
   Group group(2);
   EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
-    if (rank == 1) {  // takes part in the exchange of the id alone
-      const auto block = SharedBlock::create("id", 128);
-      auto sockets = std::move(group.sockets(1));
-      ASSERT_TRUE(exchange_descriptors(sockets, 1, block->fd(), group.segment(), seconds(20)));
-      return;
-    }
+    if (rank == 1) return;
     const auto runtime = make_runtime();
     // The deadline is not that of the id, which waits for the other process to be there.
     const auto collective = group.join(0, *runtime, milliseconds(300));
@@ -168,15 +162,56 @@ TEST(DriverNccl, AnAbortOfTheSegmentEndsACallThatAPeerDoesNotJoin) {
   })));
 }
 
-TEST(DriverNccl, NoStepWithItIsRecorded) {
+// Its abort, which would wait for them for ever, ends all the same: of a rank that leaves in peace,
+// and of one whose peer has died while its recording runs.
+TEST(DriverNccl, RecordingsWithItAddUpAndAreGoneBeforeItsAbort) {
+  for (const bool peer_dies : {false, true}) {
+    Group group(2);
+    EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
+      const auto runtime = make_runtime();
+      auto collective = group.join(rank, *runtime);
+      ASSERT_TRUE(collective) << collective.error().message;
+      EXPECT_TRUE((*collective)->is_on_device());
+      Tensors tensors(*runtime, rank, 1);
+      ASSERT_TRUE(tensors.add(**collective));
+      const std::vector<float> once = tensors.read();
+      runtime->copy_in(tensors.added_to.data, tensors.sum.data(),
+                       tensors.sum.size() * sizeof(float));
+      runtime->copy_in(tensors.sums_of.data, tensors.partial.data(),
+                       tensors.partial.size() * sizeof(double));
+      ASSERT_TRUE(runtime->begin_recording());
+      ASSERT_TRUE(tensors.add(**collective));
+      const auto recording = runtime->end_recording();
+      ASSERT_TRUE(recording);
+      runtime->replay(*recording);
+      EXPECT_EQ(tensors.read(), once);
+      (void)(*collective)->barrier();  // it may see the abort that comes behind it
+      if (peer_dies && rank == 1) group.segment().abort("rank 1 died of signal 9");
+      if (peer_dies && rank == 0) {
+        runtime->replay(*recording);
+        EXPECT_TRUE(runtime->synchronize()) << "a kernel of NCCL's ends at its abort";
+        EXPECT_FALSE((*collective)->barrier());
+      }
+      collective->reset();
+    })));
+  }
+}
+
+TEST(DriverNccl, AnErrorThatNcclMeetsInAReplayIsSaidInItsWords) {
   Group group(2);
   EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
     const auto runtime = make_runtime();
     const auto collective = group.join(rank, *runtime);
     ASSERT_TRUE(collective) << collective.error().message;
-    EXPECT_TRUE((*collective)->is_on_device());
-    EXPECT_FALSE((*collective)->can_be_recorded()) << "its abort would wait for the graphs";
-    ASSERT_TRUE((*collective)->barrier());
+    if (rank == 1) {
+      const Status met = (*collective)->barrier();
+      EXPECT_FALSE(met);
+      return;
+    }
+    ::setenv("FAKE_NCCL_FAIL", "ncclCommGetAsyncError 2", 1);
+    const Status met = (*collective)->barrier();
+    ASSERT_FALSE(met);
+    EXPECT_EQ(met.error().message, "all_reduce_add: unhandled system error");
   })));
 }
 

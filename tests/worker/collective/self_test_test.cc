@@ -1,6 +1,8 @@
 #include "worker/collective/self_test.h"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -8,7 +10,14 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/host_runtime.h"
 #include "shared/base/shared_block.h"
+#include "shared/memory/collective_bytes.h"
+#include "tests/kernels/cuda/altered_runtime.h"
+#include "tests/support/run_ranks.h"
+#include "tests/worker/collective/ipc_sockets.h"
+#include "worker/collective/ipc_collective.h"
 #include "worker/collective/shm_collective.h"
 
 namespace plimsoll {
@@ -75,12 +84,13 @@ TEST(SelfTest, AllRanksGetTheSameFiguresAndEveryAlgorithmIsRight) {
 // One algorithm gives values that are off by one in the last bit, on one rank, for long messages.
 class OffByOne : public Collective, public Tunable {
  public:
-  OffByOne(Collective& whole, bool is_bad) : whole_(whole), is_bad_(is_bad) {}
+  OffByOne(Collective& whole, bool is_bad, std::string wrong = "bad")
+      : whole_(whole), is_bad_(is_bad), wrong_(std::move(wrong)) {}
   int rank() const override { return whole_.rank(); }
   int size() const override { return whole_.size(); }
   Status all_reduce_add(SumsView partial, TensorView accumulate) override {
     TRY(whole_.all_reduce_add(partial, accumulate));
-    if (is_bad_ && in_use_ == "bad" && partial.rows * partial.cols > 200) {
+    if (is_bad_ && in_use_ == wrong_ && partial.rows * partial.cols > 200) {
       auto* bits = reinterpret_cast<std::uint32_t*>(accumulate.f32());
       bits[7] ^= 1U;
     }
@@ -102,6 +112,7 @@ class OffByOne : public Collective, public Tunable {
   static constexpr std::array<std::string_view, 2> kNames = {"good", "bad"};
   Collective& whole_;
   bool is_bad_;
+  std::string wrong_;
   std::string in_use_ = "good";
 };
 
@@ -160,6 +171,159 @@ TEST(SelfTest, ADeadPeerEndsIt) {
     ASSERT_FALSE(tests);
     EXPECT_NE(tests.error().message.find("rank 1 had enough"), std::string::npos);
   });
+}
+
+TEST(SelfTest, WhatVerdictsGoByIsNotTrustedWhereItIsWrong) {
+  const Group group(2);
+  run(group, [&](int rank, Collective& whole) {
+    OffByOne collective(whole, rank == 1, "good");
+    const auto tests = run_self_test(collective, collective, kSetup);
+    ASSERT_FALSE(tests);
+    if (rank == 0) return;  // learns of it by the abort that ends a rank
+    EXPECT_EQ(tests.error().message,
+              "the test collective adds up wrongly by good on rank 1: 1 of 256 values at 2.0 KiB");
+    whole.abort("rank 1 failed");
+  });
+}
+
+// --- on a device: the host executor, a process each ---
+
+class DeviceGroup {
+ public:
+  static constexpr std::int64_t kRows = 5;
+  static constexpr std::int64_t kCols = 64;
+
+  explicit DeviceGroup(int ranks)
+      : block_(std::move(*SharedBlock::create("test", replica_segment_bytes({.ranks = ranks})))),
+        segment_(*init_replica_segment(block_.bytes(), {.ranks = ranks})),
+        sockets_(connect_ranks(ranks)) {}
+
+  struct Joined {
+    std::unique_ptr<Backend> backend;
+    std::unique_ptr<Collective> collective;
+    SelfTestSetup setup;
+  };
+  Joined join(int rank, cuda::AlteredRuntime::Alter alter) {
+    auto runtime = std::make_unique<cuda::AlteredRuntime>(
+        cuda::make_host_runtime({.memory = 8 * kMiB, .seed = 2, .spin_deadline = seconds(120)}),
+        std::move(alter));
+    cuda::DeviceRuntime& device = *runtime;
+    const auto place = [&](Bytes bytes) { return (*device.allocate(bytes, "test")).data(); };
+    Joined joined;
+    joined.setup = {.cols = kCols, .rows_max = kRows, .seed = 7, .patience = seconds(60)};
+    joined.setup.device = {
+        .backend = nullptr,
+        .partial = sums_view(reinterpret_cast<double*>(place(kRows * kCols * 8)), kRows, kCols),
+        .sum = f32_view(reinterpret_cast<float*>(place(kRows * kCols * 4)), kRows, kCols)};
+    joined.backend = make_cuda_backend(std::move(runtime));
+    joined.setup.device->backend = joined.backend.get();
+    ShmCollectiveOptions options;
+    options.rank = rank;
+    auto made = make_ipc_collective({.segment = segment_,
+                                     .segment_memory = block_.bytes(),
+                                     .rank = rank,
+                                     .host = std::move(*make_shm_collective(segment_, options)),
+                                     .runtime = &device,
+                                     .sockets = std::move(sockets_[static_cast<std::size_t>(rank)]),
+                                     .buffer_bytes = kHostIpcBytes});
+    EXPECT_TRUE(made) << made.error().message;
+    joined.collective = std::move(*made);
+    return joined;
+  }
+
+ private:
+  SharedBlock block_;
+  ReplicaSegment segment_;
+  std::vector<PeerFds> sockets_;
+};
+
+void expect_right(const AlgorithmTest& test, std::size_t sizes) {
+  EXPECT_EQ(test.sizes.size(), sizes) << test.name;
+  for (const SizeTest& size : test.sizes) {
+    EXPECT_EQ(size.state, TestState::right) << test.name << " at " << size.bytes;
+    EXPECT_GT(size.us, 0);
+  }
+}
+
+TEST(SelfTestOnADevice, EveryAlgorithmRunsItsKernelsAndIsRight) {
+  for (const int ranks : {2, 3}) {
+    DeviceGroup group(ranks);
+    EXPECT_TRUE(all_passed(run_ranks(ranks, [&](int rank) {
+      std::array<int, 3> launches{};
+      DeviceGroup::Joined joined = group.join(rank, [&](cuda::Kernel kernel, auto&) {
+        const int kind =
+            static_cast<int>(kernel) - static_cast<int>(cuda::Kernel::all_reduce_one_shot);
+        if (kind >= 0 && kind < 3) ++launches[static_cast<std::size_t>(kind)];
+        return true;
+      });
+      Collective& collective = *joined.collective;
+      joined.setup.budget = seconds(100);
+      const auto tests = run_self_test(collective, *collective.tunable(), joined.setup);
+      ASSERT_TRUE(tests) << tests.error().message;
+      ASSERT_EQ(tests->size(), 3U);
+      for (const AlgorithmTest& test : *tests) expect_right(test, 3);
+      for (const int count : launches) EXPECT_GT(count, 30);
+      ASSERT_TRUE(collective.barrier());
+    })));
+  }
+}
+
+// The second algorithm is not joined by rank 1, and gives up soon on rank 0.
+TEST(SelfTestOnADevice, WhatHangsIsLeftOutAndTheRestGoesOn) {
+  DeviceGroup group(2);
+  EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
+    DeviceGroup::Joined joined =
+        group.join(rank, [rank](cuda::Kernel kernel, std::vector<std::byte>& arguments) {
+          if (kernel != cuda::Kernel::all_reduce_two_shot) return true;
+          cuda::AllReduceArguments call;
+          std::memcpy(&call, arguments.data(), sizeof call);
+          call.group.deadline_ns = 20'000'000;
+          std::memcpy(arguments.data(), &call, sizeof call);
+          return rank == 0;
+        });
+    Collective& collective = *joined.collective;
+    Tunable& tunable = *collective.tunable();
+    joined.setup.budget = seconds(100);
+    const auto tests = run_self_test(collective, tunable, joined.setup);
+    ASSERT_TRUE(tests) << tests.error().message;
+    expect_right((*tests)[0], 3);
+    expect_right((*tests)[2], 3);
+    ASSERT_EQ((*tests)[1].sizes.size(), 1U) << "it was tried again";
+    EXPECT_EQ((*tests)[1].sizes[0].state, TestState::hung);
+    const auto table = select_table("ipc", *tests);
+    ASSERT_TRUE(table) << table.error().message;
+    const auto out = std::ranges::find(table->left_out, "two-shot", &LeftOut::algorithm);
+    ASSERT_NE(out, table->left_out.end());
+    EXPECT_EQ(out->why, "hung at 512 B: not all ranks were done within 60.0 s");
+    // A table of an earlier start that has it is found out too, and what it left goes as well.
+    EXPECT_FALSE(*verify_table(collective, tunable, table_of_one("ipc", "two-shot"), joined.setup));
+    EXPECT_TRUE(*verify_table(collective, tunable, *table, joined.setup));
+    EXPECT_TRUE(collective.barrier()) << "the group was aborted";
+  })));
+}
+
+TEST(SelfTestOnADevice, OneRankThatGivesAnothersPartIsSeenByAll) {
+  DeviceGroup group(2);
+  EXPECT_TRUE(all_passed(run_ranks(2, [&](int rank) {
+    DeviceGroup::Joined joined =
+        group.join(rank, [rank](cuda::Kernel kernel, std::vector<std::byte>& arguments) {
+          if (rank != 1 || kernel != cuda::Kernel::all_reduce_one_shot) return true;
+          cuda::AllReduceArguments call;
+          std::memcpy(&call, arguments.data(), sizeof call);
+          call.partial += 2 * (call.pairs > 32 ? 1 : 0);
+          std::memcpy(arguments.data(), &call, sizeof call);
+          return true;
+        });
+    Collective& collective = *joined.collective;
+    joined.setup.budget = seconds(100);
+    const auto tests = run_self_test(collective, *collective.tunable(), joined.setup);
+    ASSERT_TRUE(tests) << tests.error().message;
+    EXPECT_EQ((*tests)[0].sizes[0].state, TestState::right);
+    EXPECT_EQ((*tests)[0].sizes[1].state, TestState::wrong);
+    EXPECT_EQ((*tests)[0].sizes[1].wrong, 256);
+    expect_right((*tests)[1], 3);
+    ASSERT_TRUE(collective.barrier());
+  })));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_model.h"
 #include "tests/worker/rank_group.h"
+#include "worker/sample/sampler.h"
 
 namespace plimsoll {
 namespace {
@@ -90,6 +91,49 @@ TEST(StepRecorder, RecordedStepsHaveTheBitsOfThoseThatAreNot) {
     RankGroup recorded(options_for(*model, 4));
     EXPECT_EQ(decode(plain, sequences), decode(recorded, sequences));
   }
+}
+
+TEST(StepRecorder, TokensThatItDrawsAreThoseOfTheSampler) {
+  const TempFolder folder;
+  const auto model = write_tiny_model(small(), folder.path());
+  ASSERT_TRUE(model) << model.error().message;
+  RankGroup group(options_for(*model, 4));
+  StepPlan prompts;
+  StepPlan step;
+  for (std::size_t s = 0; s < 3; ++s) {  // of a batch that is filled up to four
+    const auto block = static_cast<std::int32_t>(4 * s);
+    append_rows(
+        prompts,
+        {.tokens = kTokens, .begin = 0, .end = 3 + s, .first_block = block, .logit_rows = 1});
+    append_rows(
+        step,
+        {.tokens = kTokens, .begin = 3 + s, .end = 4 + s, .first_block = block, .logit_rows = 1});
+  }
+  group.run(prompts);
+  const std::vector<std::vector<float>> logits = group.run(step);
+  const auto vocab = std::ssize(logits[0]);
+  Sampling sampling;
+  sampling.top_p = 0.9;
+  std::vector<cuda::RowSample> rows;
+  for (Tokens position = 0; position < 3; ++position) {
+    rows.push_back(row_sample(sampling, position, vocab));
+  }
+  StepRunner& engine = group.rank(0).engine();
+  const auto sampled = engine.run(step, rows);
+  ASSERT_TRUE(sampled) << sampled.error().message;
+  EXPECT_EQ(sampled->logits.rows, 0);
+  ASSERT_EQ(sampled->tokens.size(), 3U);
+  Sampler sampler(vocab);
+  for (std::size_t s = 0; s < 3; ++s) {
+    EXPECT_EQ(sampled->tokens[s], *sampler.sample(logits[s], {.sampling = sampling,
+                                                              .output = {},
+                                                              .position = static_cast<Tokens>(s)}));
+  }
+  // A step that was not recorded gives logits.
+  const auto of_prompts = engine.run(prompts, rows);
+  ASSERT_TRUE(of_prompts) << of_prompts.error().message;
+  EXPECT_TRUE(of_prompts->tokens.empty());
+  EXPECT_EQ(of_prompts->logits.rows, 3);
 }
 
 // Beyond one split of attention, which recordings make blocks of their own.
