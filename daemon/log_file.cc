@@ -27,7 +27,16 @@ Status LogFile::reopen() {
   return {};
 }
 
+// Whether somebody has moved or removed it: a log that nobody finds is none.
+bool LogFile::is_lost() const {
+  struct stat own {};
+  struct stat named {};
+  return ::fstat(fd_.get(), &own) != 0 || ::stat(path_.c_str(), &named) != 0 ||
+         own.st_ino != named.st_ino || own.st_dev != named.st_dev;
+}
+
 void LogFile::line(std::string_view text) {
+  if (is_lost() && !reopen()) return;
   if (bytes_ > 0 && bytes_ + text.size() + 1 > bytes_max_) {
     std::error_code ignored;  // where it cannot be moved, the same file goes on
     std::filesystem::rename(path_, path_.string() + ".1", ignored);

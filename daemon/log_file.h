@@ -17,7 +17,8 @@ class LogFile {
  public:
   // Appends to PATH; past the limit it becomes PATH.1 (which goes) and a new one begins.
   static Result<LogFile> open(std::filesystem::path path, std::size_t bytes_max);
-  // Without the newline. A full disk loses lines, never the daemon.
+  // Without the newline. A full disk loses lines, never the daemon; a file that was moved or
+  // removed begins anew.
   void line(std::string_view text);
   const std::filesystem::path& path() const { return path_; }
 
@@ -25,6 +26,7 @@ class LogFile {
   LogFile(std::filesystem::path path, std::size_t bytes_max)
       : path_(std::move(path)), bytes_max_(bytes_max) {}
   Status reopen();
+  bool is_lost() const;
 
   std::filesystem::path path_;
   std::size_t bytes_max_;

@@ -1,7 +1,12 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "daemon/daemon.h"
 #include "daemon/inherited_descriptors.h"
@@ -29,6 +34,15 @@ int fail(const Error& error) {
   return code;
 }
 
+// Whatever is opened first would take the place of a descriptor that is closed, and what is said
+// would be written there: into a lock, or to a client.
+void fill_standard_descriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    const bool is_closed = ::fcntl(fd, F_GETFD) == -1 && errno == EBADF;
+    if (is_closed && ::open("/dev/null", O_RDWR) != fd) std::abort();
+  }
+}
+
 std::string config_file(const OptionSources& sources) {
   return (sources.file ? *sources.file : default_folders().config_file).string();
 }
@@ -50,6 +64,7 @@ Result<int> run(int argc, const char* const* argv) {
 }  // namespace plimsoll
 
 int main(int argc, char** argv) {
+  plimsoll::fill_standard_descriptors();
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument == "--help") {

@@ -30,6 +30,21 @@ TEST(LogFile, TwoFilesOfBoundedSizeHoldTheEnd) {
   EXPECT_FALSE(std::filesystem::exists(path.string() + ".2"));
 }
 
+TEST(LogFile, OneThatWasMovedOrRemovedBeginsAnew) {
+  const TempFolder folder;
+  const std::filesystem::path path = folder.path() / "log";
+  Result<LogFile> log = LogFile::open(path, 1000);
+  ASSERT_TRUE(log);
+  log->line("one");
+  std::filesystem::rename(path, path.string() + ".moved");
+  log->line("two");
+  EXPECT_EQ(*read_file(path, 1000), "two\n");
+  std::filesystem::remove(path);
+  log->line("three");
+  EXPECT_EQ(*read_file(path, 1000), "three\n");
+  EXPECT_EQ(*read_file(path.string() + ".moved", 1000), "one\n");
+}
+
 TEST(LogFile, AFolderThatIsMissingIsAnErrorWithItsName) {
   const Result<LogFile> log = LogFile::open("/nowhere/at/all.log", 100);
   ASSERT_FALSE(log);
