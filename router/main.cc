@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -32,16 +33,20 @@ Result<RouterArguments> parse_arguments(int argc, char** argv) {
   return arguments;
 }
 
-// Each connection is a descriptor; the usual soft limit of 1024 would be reached before ours.
-void raise_descriptor_limit() {
+// Each connection is a descriptor; the usual soft limit of 1024 would be reached before ours. Where
+// the hard one would too, some are left for daemon and replicas: clients alone give way.
+void fit_descriptor_limit(HttpLimits& http) {
+  constexpr rlim_t kReserve = 64;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+  const rlim_t left = std::max(limit.rlim_max, 2 * kReserve) - kReserve;
+  http.connections_max = std::min<rlim_t>(http.connections_max, left);
 }
 
 int run(int argc, char** argv) {
-  const auto arguments = parse_arguments(argc, argv);
+  auto arguments = parse_arguments(argc, argv);
   if (!arguments) {
     std::fprintf(stderr, "plimsoll-router: %s\n%s", arguments.error().message.c_str(), kUsage);
     return kExitUsage;
@@ -52,7 +57,7 @@ int run(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   // Ctrl-C in a terminal reaches the whole group; the daemon decides when we end.
   std::signal(SIGINT, SIG_IGN);
-  raise_descriptor_limit();
+  fit_descriptor_limit(arguments->http);
   const auto code = run_router(*arguments);
   if (!code) {
     LOG_ERROR("{}", code.error().message);
