@@ -159,8 +159,10 @@ std::vector<DeviceFault> DeviceHealth::examine() {
     } else if (waiting && !one.had_repairs) {
       faults.push_back({one.uuid, *waiting});
     }
-    one.ecc_errors = errors;
-    one.had_repairs = waiting.has_value();
+    // Neither goes away without a reset, before which nothing is watched: where it is told no more,
+    // the driver has not answered this time.
+    one.ecc_errors = std::max(one.ecc_errors, errors);
+    one.had_repairs = one.had_repairs || waiting.has_value();
     one.has_failed = faults.size() > before;
   }
   return faults;

@@ -17,6 +17,7 @@ struct FakeGpu {
   std::uint64_t registered = 0;
   std::uint64_t ecc_errors = 0;
   unsigned remap_pending = 0;
+  NvmlReturn count_result = kNvmlSuccess;  // of both
 };
 struct FakeDriver {
   FakeGpu gpus[2] = {{}, {.uuid = "GPU-2"}};
@@ -66,10 +67,10 @@ NvmlApi fake_api() {
   api.ecc_errors = [](NvmlHandle h, int type, int counter, std::uint64_t* count) -> NvmlReturn {
     EXPECT_EQ(type, kNvmlUncorrected);
     EXPECT_EQ(counter, kNvmlVolatile);
-    return *count = gpu(h).ecc_errors, kNvmlSuccess;
+    return *count = gpu(h).ecc_errors, gpu(h).count_result;
   };
   api.remapped_rows = [](NvmlHandle h, unsigned*, unsigned*, unsigned* pending, unsigned*) {
-    return *pending = gpu(h).remap_pending, kNvmlSuccess;
+    return *pending = gpu(h).remap_pending, gpu(h).count_result;
   };
   return api;
 }
@@ -103,6 +104,19 @@ TEST_F(DeviceHealthTest, AnXidOfTheDeviceIsAFaultAndOneOfAProgramIsNot) {
   EXPECT_EQ(faults[0].uuid, "GPU-2");
   EXPECT_EQ(faults[0].what, "Xid 79: it has fallen off the bus");
   EXPECT_TRUE(health.wait(milliseconds(0)).empty());
+}
+
+TEST_F(DeviceHealthTest, WhatWasThereBeforeIsNoFaultAfterADriverThatDidNotAnswerOnce) {
+  fake_.gpus[0].ecc_errors = 3;
+  fake_.gpus[0].remap_pending = 1;
+  DeviceHealth health = start();
+  health.watch("GPU-1");
+  fake_.gpus[0].count_result = 999;
+  EXPECT_TRUE(health.examine().empty());
+  fake_.gpus[0].count_result = kNvmlSuccess;
+  EXPECT_TRUE(health.examine().empty());
+  fake_.gpus[0].ecc_errors = 4;
+  EXPECT_EQ(health.examine().size(), 1U);
 }
 
 TEST_F(DeviceHealthTest, AnErrorOfTwoBitsIsAFault) {
