@@ -168,12 +168,13 @@ void Deployment::said(const std::string& peer, const Message& message, TimePoint
     } else if (child->kind == ChildId::Kind::router) {
       router_.hello(peer, now, out);
       // The answer to a probe may be lost with its former connection.
-      is_probing_ = false;
-      proof_.sequence = 0;
-      if (change_) change_->proof.sequence = 0;
+      if (std::exchange(is_probing_, false)) probe_at_ = now;
+      if (proof_.sequence != 0) proof_.forget(now);
+      if (change_ && change_->proof.sequence != 0) change_->proof.forget(now);
       // And so may the word that it is to end.
       if (stop_phase_ == StopPhase::router) {
-        const auto left = std::chrono::ceil<milliseconds>(std::max(stop_at_ - now, Duration(0)));
+        const Duration until = stop_at_ - kFarewellTime - now;
+        const auto left = std::chrono::ceil<milliseconds>(std::max(until, Duration(0)));
         out.emplace_back(Send{peer, Drain{left.count(), is_followed_}});
       }
     } else {

@@ -129,6 +129,8 @@ class Deployment {
   void cut_way_back() { setup_.can_go_back = false; }
 
  private:
+  // After its deadline, for the router to end each stream that has not ended with a last event.
+  static constexpr Duration kFarewellTime = milliseconds(500);
   enum class StopPhase { none, router, workers, terminated, killed };
   enum class Confirmation { none, asked, done };
   struct PlanInUse {
@@ -155,6 +157,11 @@ class Deployment {
     int failed = 0;           // in a row
     TimePoint at;             // the answer's deadline, or the next try
     bool is_blocked = false;  // nobody can be asked now, whatever the time
+    // The answer will not come: it is asked again at once.
+    void forget(TimePoint now) {
+      sequence = 0;
+      at = now;
+    }
     std::optional<TimePoint> deadline() const {
       const bool is_due = sequence != 0 || failed > 0;
       return is_due && !is_blocked ? std::optional(at) : std::nullopt;

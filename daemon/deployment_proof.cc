@@ -59,13 +59,11 @@ void Deployment::prove(Proof& proof, std::int64_t replica, TimePoint now, Action
   const Proof& other = &proof == &proof_ && change_ ? change_->proof : proof_;
   const bool is_other_asked = &other != &proof && other.sequence != 0;
   proof.is_blocked = router_.state() != RouterState::listening || is_probing_ || is_other_asked;
-  if (proof.is_blocked) {
-    proof.sequence = 0;
-    return;
-  }
   const bool is_lost = proof.router != router_.incarnation();
-  if (proof.sequence != 0 && !is_lost && now < proof.at) return;
-  if (proof.sequence != 0 && !is_lost) {
+  if (proof.sequence != 0 && (proof.is_blocked || is_lost)) proof.forget(now);
+  if (proof.is_blocked) return;
+  if (proof.sequence != 0 && now < proof.at) return;
+  if (proof.sequence != 0) {
     (void)proof_result({proof.sequence, false, "no answer in time"}, now, out);
     return;
   }

@@ -58,7 +58,7 @@ void Deployment::stop(StopHow how, TimePoint now, Actions& out) {
   if (!has_served_ || timeout.count() == 0) return terminate(now, out);
   state_ = DeploymentState::draining;
   stop_phase_ = StopPhase::router;
-  stop_at_ = now + timeout;
+  stop_at_ = now + timeout + kFarewellTime;
   publish(out);
   router_.drain({.deadline = timeout, .is_followed = is_followed_}, out);
   settle_stop(now, out);

@@ -26,6 +26,7 @@ class Simulation {
       step();
       check();
     }
+    converge();
     settle_down();
   }
 
@@ -184,6 +185,51 @@ class Simulation {
         EXPECT_TRUE(may_live || !cohort.has_processes()) << device;
       }
     }
+  }
+
+  // Once nothing fails any more, whatever was asked for is done or refused.
+  void converge() {
+    h_.plan_error.reset();
+    h_.process_letter = 'D';
+    const auto is_busy = [this] { return *h_.supervisor().operation_name() != '\0'; };
+    for (int i = 0; i < 2000 && !h_.exit_code && is_busy(); ++i) {
+      h_.answer();
+      std::vector<ChildId> children;
+      for (const auto& [id, fake] : h_.alive) children.push_back(id);
+      for (const ChildId& child : children) {
+        const auto says = [&](const Message& message) {
+          if (h_.alive.contains(child)) h_.say(child, message);
+        };
+        if (h_.alive.contains(child)) h_.hello(child);
+        if (child.kind == ChildId::Kind::router) {
+          says(Listening{"http://127.0.0.1:8000"});
+          says(ProbeResult{h_.last_probe, true, ""});
+        } else {
+          says(Loaded{});
+          says(Ready{"cpu", nullptr});
+          says(Pong{});
+        }
+      }
+      h_.let_leave();
+      if (!h_.exit_code) h_.pass(milliseconds(500));
+      if (!h_.exit_code) check();
+    }
+    EXPECT_TRUE(h_.exit_code || !is_busy()) << h_.supervisor().operation_name() << " never ends\n"
+                                            << h_.all_lines() << present();
+  }
+
+  std::string present() {
+    std::string text = "as the router was told: " + h_.table() + "\n";
+    for (const auto& [id, fake] : h_.alive) {
+      text += child_name(id) + (fake.is_leaving ? " is leaving" : " lives") +
+              (fake.is_stuck ? ", stuck" : "") + ", signal " + std::to_string(fake.signal) + "\n";
+    }
+    const Deployment* deployment = h_.supervisor().deployment();
+    if (deployment == nullptr) return text;
+    for (const Cohort& cohort : deployment->cohorts()) {
+      text += std::to_string(cohort.replica()) + " " + cohort_state_name(cohort.state()) + "\n";
+    }
+    return text + "router: " + router_state_name(deployment->router().state()) + "\n";
   }
 
   // Whatever happened, a signal, and another one later, end everything.

@@ -264,6 +264,8 @@ TEST(Supervisor, WhoDoesNotDrainIsTerminatedThenKilled) {
   }
   EXPECT_EQ(h.alive[router].signal, 0);
   h.pass_for(milliseconds(200));
+  EXPECT_EQ(h.alive[router].signal, 0) << "it tells each stream that its time is over";
+  h.pass_for(milliseconds(500));
   for (const auto& [id, fake] : h.alive) EXPECT_EQ(fake.signal, SIGTERM);
   h.pass_for(seconds(2));
   for (const auto& [id, fake] : h.alive) EXPECT_EQ(fake.signal, SIGKILL);
