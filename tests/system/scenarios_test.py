@@ -59,6 +59,12 @@ class Scenarios(SystemTest):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
+    def slow(self, *options):
+        """One that takes its time for each token, and no processor."""
+        simulation = pathlib.Path(self.folder.name, "slow.json")
+        simulation.write_text(json.dumps({"step_time": "20ms"}))
+        return Deployment(self.model, "--devices", "simulated:8GiB", "--simulation", simulation, *options)
+
     def check_complete(self, streams):
         for stream in streams:
             stream.join(60 * SLOW)
@@ -114,10 +120,7 @@ class Scenarios(SystemTest):
             self.assertEqual(server.status()["router"]["pid"], router)
 
     def test_a_drain_begins_at_once_and_what_is_too_long_is_told_at_the_deadline(self):  # S-1, S-6
-        simulation = pathlib.Path(self.folder.name, "slow.json")
-        simulation.write_text(json.dumps({"step_time": "20ms"}))
-        server = Deployment(self.model, "--devices", "simulated:8GiB", "--simulation", simulation,
-                            "--shutdown-timeout", f"{2 * SLOW:.0f}s").start()
+        server = self.slow("--shutdown-timeout", f"{2 * SLOW:.0f}s").start()
         short = begin(server, 7, 30)
         (long,) = begin(server, 1, 1900)
         signalled, sent = time.time(), time.monotonic()
@@ -135,6 +138,7 @@ class Scenarios(SystemTest):
         long.join(10 * SLOW)
         self.assertFalse(long.is_done)
         self.assertIn("message", long.error, "an event of the stream, and not its end alone")
+        self.assertNotIn("terminated", server.log(), "the router leaves by itself")
         server.stop()
 
     def test_a_terminal_that_closes_ends_everything(self):  # O-5
@@ -170,14 +174,38 @@ class Scenarios(SystemTest):
         os.close(writer)
         os.close(reader)
 
+    def test_what_is_said_goes_to_no_file_that_took_the_place_of_a_closed_descriptor(self):
+        server = Deployment()
+        server.daemon = subprocess.Popen([BUILD / "plimsolld", *server.arguments],
+                                         preexec_fn=lambda: [os.close(fd) for fd in (0, 1, 2)])
+        server.log_path = server.state / "plimsolld.log"
+        server.wait_state("stopped")
+        self.assertIn("idle", server.log())
+        self.assertEqual((server.runtime / "lock").read_text(), str(server.daemon.pid))
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_model_file_that_never_answers_holds_nobody_up(self):
+        fifo = pathlib.Path(self.folder.name, "hangs.gguf")
+        os.mkfifo(fifo)  # to open it waits for somebody who writes
+        with Deployment(self.model) as server:
+            change = threading.Thread(target=lambda: server.cli("reconfigure", f"model={fifo}"))
+            change.start()
+            wait_until("it is planned", lambda: server.status()["operation"] == "reconfigure")
+            server.completion("a", max_tokens=1)
+            done = server.cli("stop")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            change.join(20 * SLOW)
+            self.assertFalse(change.is_alive(), "who asked for the change is told")
+            self.assertEqual(server.status()["state"], "stopped")
+
     def test_what_an_earlier_life_left_goes_and_another_instance_loses_nothing(self):  # O-6
-        with Deployment(self.model) as other:
+        with self.slow() as other:
             server = Deployment(self.model).start()
             marks = pathlib.Path(f"/proc/{server.workers()[0]['pid']}/environ").read_bytes().decode().split("\0")
             mark = next(v for v in marks if v.startswith("PLIMSOLLD_INSTANCE="))
             name, value = mark.split("=", 1)
             left = subprocess.Popen(["sleep", "600"], start_new_session=True, env={**os.environ, name: value})
-            (stream,) = begin(other, 1, 1900)
+            (stream,) = begin(other, 1, 150)
             workers = {rank["pid"] for rank in other.workers()}
             server.daemon.kill()
             server.daemon.wait()
