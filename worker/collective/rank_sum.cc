@@ -1,5 +1,6 @@
 #include "worker/collective/rank_sum.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <immintrin.h>
@@ -9,13 +10,24 @@ namespace {
 
 // Below this, ordinary stores win: measured between two cores, 2 KB.
 constexpr Bytes kStreamBytes = 2 * kKiB;
+// What other ranks gave is in no cache of this core, and too short for it to be guessed: so much is
+// asked for ahead. Measured, 2 ranks: 4 KiB of results 1.5 times as fast, 64 KiB 1.2 times.
+constexpr std::int64_t kLinesAhead = 24;
+constexpr std::int64_t kLineValues = 8;
 
 }  // namespace
 
 void add_in_rank_order(std::span<const double* const> parts, float* accumulate,
                        std::int64_t count) {
+  const std::int64_t first = std::min(kLinesAhead * kLineValues, count);
+  for (std::int64_t at = 0; at < first; at += kLineValues) {
+    for (const double* part : parts) __builtin_prefetch(part + at);
+  }
   std::int64_t i = 0;
   for (; i + 4 <= count; i += 4) {
+    if (i % kLineValues == 0) {
+      for (const double* part : parts) __builtin_prefetch(part + i + kLinesAhead * kLineValues);
+    }
     __m128d low = _mm_loadu_pd(parts[0] + i);
     __m128d high = _mm_loadu_pd(parts[0] + i + 2);
     for (const double* part : parts.subspan(1)) {
