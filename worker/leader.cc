@@ -71,7 +71,7 @@ Status Leader::warm_up() {
   plan.logit_rows = {static_cast<std::int32_t>(rows - 1)};
   const TimePoint begin = now();
   TRY(run_on_all_ranks(plan));
-  budget_.observe(rows, now() - begin);
+  budget_.observe(rows, 0, now() - begin);
   return {};
 }
 
@@ -173,29 +173,48 @@ void Leader::abandon_all(const Error& why) {
   for (auto& [peer, list] : events) send(peer, std::move(list));
 }
 
+void Leader::set_step_time_max(Duration step_time_max) {
+  parts_.budget.step_time_max = step_time_max;
+  budget_.set_step_time_max(step_time_max);
+}
+
 Status Leader::step() {
   const TimePoint begin = now();
-  const StepPlan& plan = scheduler_.plan_step(budget_.rows());
-  CHECK(!plan.empty());
+  std::vector<Output> outputs;
+  std::vector<Ended> ended;
+  const StepPlan* plan = &scheduler_.plan_step(budget_.rows());
+  CHECK(!plan->empty());
+  for (std::int64_t steps = 1; plan != nullptr; ++steps) {
+    TRY(run_step(*plan, outputs, ended));
+    const bool goes_on =
+        steps < parts_.decode_steps_max && now() - begin < parts_.budget.step_time_max;
+    plan = goes_on ? scheduler_.plan_next_decode() : nullptr;
+  }
+  deliver(outputs, ended);
+  return {};
+}
+
+Status Leader::run_step(const StepPlan& plan, std::vector<Output>& outputs,
+                        std::vector<Ended>& ended) {
+  const TimePoint begin = now();
   choose_samples();
   const StepRunner::Sampled sampled = TRY(run_on_all_ranks(plan));
-  std::vector<Output> outputs;
   std::vector<StepOutcome> outcomes(scheduler_.entries().size());
+  outputs.resize(outcomes.size());
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     const StepEntry& entry = scheduler_.entries()[i];
-    Output output{.sequence = entry.sequence->id, .event = {}};
+    Output& output = outputs[i];
+    output.sequence = entry.sequence->id;
     if (const Status read = read_entry(i, sampled, output.event, outcomes[i]); !read) {
-      output.event = error_event(0, read.error());
+      output.error = read.error();
       outcomes[i].failed = true;
     }
     count(entry, output.event);
-    outputs.push_back(std::move(output));
   }
-  std::vector<Ended> ended;
   scheduler_.finish_step(outcomes, ended);
   ++counters_.steps;
-  budget_.observe(plan.rows(), now() - begin);
-  deliver(outputs, ended);
+  const Tokens of_prompts = scheduler_.prompt_rows();
+  budget_.observe(of_prompts, plan.rows() - of_prompts, now() - begin);
   return {};
 }
 
@@ -238,9 +257,12 @@ void Leader::deliver(std::vector<Output>& outputs, const std::vector<Ended>& end
       clients_.erase(client);
       ++end;
     }
+    const std::uint64_t id = event.id;
+    if (output.error) event.finish.clear();  // told apart, after what was well
     const bool says_something =
         !event.tokens.empty() || !event.prompt_logprobs.empty() || !event.finish.empty();
     if (says_something) events[peer].push_back(std::move(event));
+    if (output.error) events[peer].push_back(error_event(id, *output.error));
   }
   for (auto& [peer, list] : events) send(peer, std::move(list));
 }
@@ -274,9 +296,10 @@ Status Leader::read_entry(std::size_t index, const StepRunner::Sampled& sampled,
   outcome.token = TRY(sampler_.sample(
       row,
       {.sampling = sequence.sampling, .output = sequence.output(), .position = sequence.size()}));
+  if (sequence.sampling.logprobs >= 0) {
+    event.logprobs.push_back(TRY(sampler_.logprob(row, outcome.token, sequence.sampling.logprobs)));
+  }
   event.tokens.push_back(outcome.token);
-  if (sequence.sampling.logprobs < 0) return {};
-  event.logprobs.push_back(TRY(sampler_.logprob(row, outcome.token, sequence.sampling.logprobs)));
   return {};
 }
 

@@ -1,7 +1,8 @@
 // Leader: rank 0 of a replica: requests in, one step after the other, tokens out.
 //
-// One thread. Cancelling and admitting happen between steps. Everything that a step produced goes
-// to a router in one message. When a router is gone its requests are cancelled.
+// One thread. Cancelling and admitting happen between turns of one step, or of several that only
+// decode (--num-continuous-decode-steps). Everything that a turn produced goes to a router in one
+// message. When a router is gone its requests are cancelled.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,7 @@ class Leader {
     Channel requests;                    // bound
     SchedulerLimits limits;
     StepBudget::Options budget;
+    std::int64_t decode_steps_max = 1;  // in a row, before anything else is looked at
   };
   // REQUIRES: what is pointed at outlives the leader.
   explicit Leader(Parts parts);
@@ -52,7 +54,8 @@ class Leader {
   int request_fd() const { return parts_.requests.fd(); }
   // Takes some of what has come in; false where nothing had.
   bool take_requests();
-  // One step and its message; REQUIRES: !idle(). Errors: a peer rank is gone.
+  // One step, or several where all of them only decode, for at most the longest time of a step;
+  // and their message. REQUIRES: !idle(). Errors: a peer rank is gone.
   Status step();
   bool idle() const { return scheduler_.idle(); }
 
@@ -63,7 +66,7 @@ class Leader {
   // Tells the other ranks that no step follows, and waits until they know.
   Status stop();
 
-  void set_step_time_max(Duration step_time_max) { budget_.set_step_time_max(step_time_max); }
+  void set_step_time_max(Duration step_time_max);
   const LeaderCounters& counters() const { return counters_; }
   const Scheduler& scheduler() const { return scheduler_; }
 
@@ -73,10 +76,11 @@ class Leader {
     std::uint64_t id = 0;  // the router's
   };
 
-  // What a step has to say about one sequence.
+  // What a turn has to say about one sequence.
   struct Output {
     std::uint64_t sequence = 0;
     TokenEvent event;
+    std::optional<Error> error;  // that it ended with
   };
 
   void handle(const std::string& peer, const Generate& generate);
@@ -85,6 +89,8 @@ class Leader {
   void forget_peer(const std::string& peer);
   Result<StepRunner::Sampled> run_on_all_ranks(const StepPlan& plan);
   void choose_samples();
+  // Runs the step and adds to `outputs`, which is empty or has one for each entry.
+  Status run_step(const StepPlan& plan, std::vector<Output>& outputs, std::vector<Ended>& ended);
   // Log-probabilities and the next token out of the logits of one entry. Errors: the sampler's.
   Status read_entry(std::size_t index, const StepRunner::Sampled& sampled, TokenEvent& event,
                     StepOutcome& outcome);

@@ -304,9 +304,7 @@ Status Worker::commit() {
 
 Status Worker::start_leader(const StepLimits& limits) {
   if (has_peers()) {
-    StepPublisher::Options options;
-    options.spin = launched_.backend.spin;
-    publisher_.emplace(*segment_, options);
+    publisher_.emplace(*segment_, StepPublisher::Options{.spin = launched_.backend.spin});
   }
   Channel requests = TRY(Channel::bind(launched_.request_endpoint, kRequestSocketMode));
   leader_ = std::make_unique<Leader>(
@@ -321,7 +319,8 @@ Status Worker::start_leader(const StepLimits& limits) {
                                .prefix_cache = launched_.options.disable_radix_cache != "on"},
                     .budget = {.chunk_max = launched_.options.chunked_prefill_size,
                                .rows_max = limits.rows_max,
-                               .step_time_max = launched_.options.step_time_max}});
+                               .step_time_max = launched_.options.step_time_max},
+                    .decode_steps_max = launched_.options.num_continuous_decode_steps});
   return leader_->warm_up();
 }
 

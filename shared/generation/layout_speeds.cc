@@ -14,13 +14,14 @@ namespace plimsoll {
 namespace {
 
 // That speed depends on, beside the layout.
-constexpr std::array<std::string_view, 12> kOfSpeed = {"activations",
+constexpr std::array<std::string_view, 13> kOfSpeed = {"activations",
                                                        "devices",
                                                        "machine",
                                                        "simulation",
                                                        "cpu-path",
                                                        "threads",
                                                        "kv-cache-dtype",
+                                                       "num-continuous-decode-steps",
                                                        "disable-radix-cache",
                                                        "collective",
                                                        "draft-model",

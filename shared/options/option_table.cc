@@ -46,7 +46,7 @@ Status check_assumptions(std::string_view text) {
   return {};
 }
 
-constexpr std::array<OptionRow, 39> kTable = {{
+constexpr std::array<OptionRow, 40> kTable = {{
     {.name = "model",
      .group = "Model",
      .field = &Options::model,
@@ -314,6 +314,17 @@ constexpr std::array<OptionRow, 39> kTable = {{
      .max = 60 * kSecond,
      .effect = Effect::live,
      .help = "Longest step that prompts may cause: running answers wait that long for a token."},
+    {.name = "num-continuous-decode-steps",
+     .group = "Scheduling",
+     .field = &Options::num_continuous_decode_steps,
+     .kind = OptionKind::count,
+     .min = 1,
+     .max = 256,
+     .unit = "steps",
+     .effect = Effect::rolling,
+     .help = "Steps that only decode and run in a row before new requests are looked at and tokens "
+             "are sent, within step-time-max; more saves work between steps, and tokens come in "
+             "groups."},
     {.name = "disable-radix-cache",
      .group = "Scheduling",
      .field = &Options::disable_radix_cache,

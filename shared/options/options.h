@@ -50,9 +50,10 @@ struct Options {
   // Scheduling
   std::optional<Tokens> chunked_prefill_size;  // most of a step; adapts below it
   milliseconds step_time_max{250};
-  std::string disable_radix_cache = "off";  // on · off
-  std::int64_t max_queued_requests = 1024;  // waiting in the router, over all replicas
-  milliseconds hold_deadline{60'000};       // of requests while no replica is ready
+  std::int64_t num_continuous_decode_steps = 1;  // before the scheduler looks again
+  std::string disable_radix_cache = "off";       // on · off
+  std::int64_t max_queued_requests = 1024;       // waiting in the router, over all replicas
+  milliseconds hold_deadline{60'000};            // of requests while no replica is ready
 
   // HTTP
   std::string host = "127.0.0.1";

@@ -41,6 +41,8 @@ class Replica {
     int ranks = 1;
     std::optional<Tokens> chunk = 64;
     Blocks kv_blocks = 64;
+    std::int64_t decode_steps_max = 1;
+    Duration step_time_max = milliseconds(250);
   };
   explicit Replica(const Options& options) : options_(options) { start(); }
   ~Replica() {
@@ -66,6 +68,7 @@ class Replica {
       while (const auto received = router->receive(milliseconds(leader->idle() ? 1 : 0))) {
         const auto* step = std::get_if<StepTokens>(&received->message);
         if (step == nullptr) continue;
+        ++messages;
         for (const TokenEvent& event : step->events) {
           add(event, answers[event.id]);
           ended += event.finish.empty() ? 0 : 1;
@@ -87,6 +90,7 @@ class Replica {
   std::unique_ptr<Leader> leader;
   std::optional<Channel> router;
   std::vector<std::int64_t> told_cached;  // in events, in order
+  int messages = 0;                       // with what steps produced
 
  private:
   void add(const TokenEvent& event, Answer& answer) {
@@ -125,17 +129,19 @@ class Replica {
     ASSERT_TRUE(connected) << connected.error().message;
     router.emplace(std::move(*connected));
     Rank& rank = group_->rank(0);
-    leader = std::make_unique<Leader>(Leader::Parts{
-        .engine = &rank.engine(),
-        .collective = &rank.collective(),
-        .publisher = publisher_ ? &*publisher_ : nullptr,
-        .requests = std::move(*requests),
-        .limits = {.step = rank.engine().step_limits(),
-                   .context_length = 256,
-                   .vocab = rank.spec().vocab,
-                   .waiting_max = 100},
-        .budget = {
-            .chunk_max = options_.chunk, .rows_max = 64, .step_time_max = milliseconds(250)}});
+    leader =
+        std::make_unique<Leader>(Leader::Parts{.engine = &rank.engine(),
+                                               .collective = &rank.collective(),
+                                               .publisher = publisher_ ? &*publisher_ : nullptr,
+                                               .requests = std::move(*requests),
+                                               .limits = {.step = rank.engine().step_limits(),
+                                                          .context_length = 256,
+                                                          .vocab = rank.spec().vocab,
+                                                          .waiting_max = 100},
+                                               .budget = {.chunk_max = options_.chunk,
+                                                          .rows_max = 64,
+                                                          .step_time_max = options_.step_time_max},
+                                               .decode_steps_max = options_.decode_steps_max});
     const Status warm = leader->warm_up();
     ASSERT_TRUE(warm) << warm.error().message;
   }
@@ -192,12 +198,15 @@ TEST(Leader, SixteenTogetherGetTheTokensAndBitsThatEachGetsAlone) {
         alone.merge(replica.finish(1));
       }
     }
-    for (const Tokens chunk : {1, 5, 33, 64}) {
+    for (const auto& [chunk, decode_steps] : {std::pair{1, 1}, {5, 3}, {33, 1}, {64, 8}}) {
       // 8 blocks are too few for all: some are preempted and computed again.
       for (const Blocks blocks : {64, 8}) {
-        SCOPED_TRACE(testing::Message()
-                     << ranks << " ranks, chunks of " << chunk << ", " << blocks << " blocks");
-        Replica replica({.ranks = ranks, .chunk = chunk, .kv_blocks = blocks});
+        SCOPED_TRACE(testing::Message() << ranks << " ranks, chunks of " << chunk << ", " << blocks
+                                        << " blocks, " << decode_steps << " decode steps in a row");
+        Replica replica({.ranks = ranks,
+                         .chunk = chunk,
+                         .kv_blocks = blocks,
+                         .decode_steps_max = decode_steps});
         for (std::uint64_t id = 1; id <= kRequests; ++id) replica.send(request(id));
         const auto together = replica.finish(kRequests);
         ASSERT_EQ(together.size(), kRequests);
@@ -326,8 +335,8 @@ TEST(Leader, WithoutTokensToGenerateThePromptIsStillScored) {
   EXPECT_EQ(replica.finish(1)[2].finish, "length");
 }
 
-TEST(Leader, StopsAtAStopId) {
-  Replica replica({});
+TEST(Leader, StopsAtAStopIdWhereverItIsInARow) {
+  Replica replica({.decode_steps_max = 8});
   Generate first = request(3);
   first.sampling.max_tokens = 20;
   replica.send(first);
@@ -340,6 +349,21 @@ TEST(Leader, StopsAtAStopId) {
   EXPECT_EQ(stopped.finish, "stop");
   const auto at = std::ranges::find(whole.tokens, whole.tokens[5]);
   EXPECT_EQ(stopped.tokens, std::vector<std::int64_t>(whole.tokens.begin(), at + 1));
+}
+
+TEST(Leader, DecodeStepsInARowAreOneMessageButTheFirstTokenComesAtOnce) {
+  Generate asked = request(3);
+  asked.prompt.resize(1);
+  asked.sampling.max_tokens = 1 + 8 + 3;
+  Replica in_rows({.decode_steps_max = 8, .step_time_max = seconds(60)});
+  in_rows.send(asked);
+  EXPECT_EQ(in_rows.finish(1)[3].tokens.size(), 12U);
+  EXPECT_EQ(in_rows.messages, 3);
+  EXPECT_EQ(in_rows.leader->counters().steps, 12);
+  Replica out_of_time({.decode_steps_max = 8, .step_time_max = Duration(1)});
+  out_of_time.send(asked);
+  EXPECT_EQ(out_of_time.finish(1)[3].tokens.size(), 12U);
+  EXPECT_EQ(out_of_time.messages, 12);
 }
 
 TEST(Leader, CancellingEndsARequestAndFreesItsBlocks) {

@@ -18,6 +18,13 @@ Blocks watermark(Blocks total, std::int64_t running) {
   return std::max<Blocks>(running, ceil_div(total, 100));
 }
 
+// Rows of prompts with which a step is about as efficient as with more, on CPUs; and the part of a
+// budget that is, where a device takes more at a time.
+constexpr Tokens kRowsEnough = 128;
+constexpr Tokens kBudgetShare = 4;
+// A budget aims below the longest step by about as much.
+constexpr Tokens kIntervalShare = 4;
+
 Tokens kv_tokens_most(Tokens tokens_max, bool samples) {
   // The last token is never fed back.
   return samples ? tokens_max - 1 : tokens_max;
@@ -118,19 +125,55 @@ bool Scheduler::cancel(std::uint64_t id) {
   return true;
 }
 
-const StepPlan& Scheduler::plan_step(Tokens budget) {
+void Scheduler::begin_step() {
   CHECK(!step_under_way_);
   plan_.clear();
   entries_.clear();
   preempted_in_step_ = false;
+  prompt_rows_ = 0;
+}
+
+const StepPlan& Scheduler::plan_step(Tokens budget) {
+  begin_step();
   plan_decodes();
-  const Tokens left =
-      std::min(std::max(budget - plan_.rows(), kStepRowsMin), limits_.step.rows_max - plan_.rows());
-  const Tokens rows_end = plan_.rows() + left;
-  plan_prefills(left);
-  admit(rows_end - plan_.rows());
+  const Tokens decoding = plan_.rows();
+  const Tokens interval = budget + budget / kIntervalShare;
+  const Tokens due = std::min(budget, interval - rows_since_decode_);
+  const Tokens enough = std::max(kRowsEnough, budget / kBudgetShare);
+  Room room{
+      .left = std::min(std::max(due - decoding, kStepRowsMin), limits_.step.rows_max - decoding),
+      .enough = enough};
+  plan_prefills(room);
+  admit(room);
+  prompt_rows_ = plan_.rows() - decoding;
+  if (can_hold(static_cast<std::size_t>(decoding), interval, enough)) {
+    drop_decodes(static_cast<std::size_t>(decoding));
+    rows_since_decode_ += prompt_rows_;
+  } else {
+    rows_since_decode_ = 0;
+  }
   step_under_way_ = !plan_.empty();
+  may_decode_on_ = is_decode_of_all();
   return plan_;
+}
+
+// A first token is no part of it: whoever asked for it is waiting.
+bool Scheduler::is_decode_of_all() const {
+  return entries_.size() == running_.size() &&
+         std::ranges::all_of(entries_, [](const StepEntry& entry) {
+           return entry.rows == 1 && entry.samples && entry.sequence->generated() > 0;
+         });
+}
+
+const StepPlan* Scheduler::plan_next_decode() {
+  begin_step();
+  if (!may_decode_on_) return nullptr;
+  for (const Owned& sequence : running_) {
+    if (!cache_.grow(sequence->blocks, sequence->target())) return nullptr;
+  }
+  for (const Owned& sequence : running_) add_entry(*sequence, 1);
+  step_under_way_ = true;
+  return &plan_;
 }
 
 void Scheduler::plan_decodes() {
@@ -163,24 +206,57 @@ void Scheduler::preempt_youngest() {
   ++preemptions_;
 }
 
-void Scheduler::plan_prefills(Tokens rows_left) {
+void Scheduler::plan_prefills(Room& room) {
   for (const Owned& sequence : running_) {
-    if (rows_left == 0) return;
-    if (sequence->remaining() <= 1) continue;
-    rows_left -= add_entry(*sequence, std::min(sequence->remaining(), rows_left));
+    if (room.left == 0) return;
+    if (sequence->remaining() > 1) add_prompt_rows(*sequence, sequence->remaining(), room);
   }
 }
 
-void Scheduler::admit(Tokens rows_left) {
+void Scheduler::add_prompt_rows(const Sequence& sequence, Tokens rows, Room& room) {
+  const Tokens added = add_entry(sequence, std::min(rows, room.left));
+  room.left -= added;
+  room.enough -= std::min(added, room.enough);
+  if (added == sequence.remaining() && room.enough == 0) room.left = 0;
+}
+
+// Whether another prompt like these fits before answers have to go on. A prompt's last row is none.
+bool Scheduler::can_hold(std::size_t decodes, Tokens interval, Tokens enough) const {
+  const Tokens next = std::max(prompt_rows_, enough);
+  return decodes > 0 && prompt_rows_ > 0 && rows_since_decode_ + plan_.rows() + next <= interval &&
+         std::ranges::all_of(std::span(entries_).first(decodes), [](const StepEntry& entry) {
+           return entry.sequence->generated() > 0;
+         });
+}
+
+// They are the step's first rows; their blocks are theirs.
+void Scheduler::drop_decodes(std::size_t decodes) {
+  const auto rows = static_cast<std::int32_t>(decodes);
+  const std::int64_t logits = entries_[decodes].logits_begin;
+  const std::int32_t blocks = plan_.sequences[decodes].blocks_begin;
+  plan_.ids.erase(plan_.ids.begin(), plan_.ids.begin() + rows);
+  plan_.sequences.erase(plan_.sequences.begin(), plan_.sequences.begin() + rows);
+  plan_.blocks.erase(plan_.blocks.begin(), plan_.blocks.begin() + blocks);
+  plan_.logit_rows.erase(plan_.logit_rows.begin(), plan_.logit_rows.begin() + logits);
+  entries_.erase(entries_.begin(), entries_.begin() + rows);
+  for (StepSequence& sequence : plan_.sequences) {
+    sequence.row -= rows;
+    sequence.blocks_begin -= blocks;
+  }
+  for (std::int32_t& row : plan_.logit_rows) row -= rows;
+  for (StepEntry& entry : entries_) entry.logits_begin -= logits;
+}
+
+void Scheduler::admit(Room& room) {
   if (preempted_in_step_) return;
-  while (rows_left > 0 && !waiting_.empty() && running() < limits_.step.sequences_max) {
+  while (room.left > 0 && !waiting_.empty() && running() < limits_.step.sequences_max) {
     Sequence& sequence = *waiting_.front();
     const Blocks needed = BlockTable::blocks_for(sequence.target());
     const Blocks reserve = running_.empty() ? 0 : watermark(cache_.total(), running());
     const PrefixCache::Match kept = cache_.match(sequence.reusable());
     if (!cache_.fits(kept, needed, reserve)) return;
     sequence.computed = kept.blocks * kKvBlockTokens;
-    const Tokens rows = rows_within_logits(sequence, std::min(sequence.remaining(), rows_left));
+    const Tokens rows = rows_within_logits(sequence, std::min(sequence.remaining(), room.left));
     if (rows == 0) {
       sequence.computed = 0;
       return;
@@ -190,7 +266,7 @@ void Scheduler::admit(Tokens rows_left) {
     CHECK(cache_.grow(sequence.blocks, sequence.target()));
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
-    rows_left -= add_entry(sequence, rows);
+    add_prompt_rows(sequence, rows, room);
   }
 }
 
@@ -235,6 +311,7 @@ Tokens Scheduler::add_entry(const Sequence& sequence, Tokens rows) {
 void Scheduler::finish_step(std::span<const StepOutcome> outcomes, std::vector<Ended>& ended) {
   CHECK(step_under_way_ && outcomes.size() == entries_.size());
   step_under_way_ = false;
+  const std::size_t ended_before = ended.size();
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const auto found = std::ranges::find_if(
         running_, [&](const Owned& sequence) { return sequence.get() == entries_[i].sequence; });
@@ -245,6 +322,7 @@ void Scheduler::finish_step(std::span<const StepOutcome> outcomes, std::vector<E
     cache_.release((*found)->blocks);
     running_.erase(found);
   }
+  if (ended.size() > ended_before) may_decode_on_ = false;
   entries_.clear();
 }
 

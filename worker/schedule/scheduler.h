@@ -2,13 +2,16 @@
 //
 // Pure: plain data in and out, no clock. Order is first come, first served. A step has first one
 // row of every running sequence that decodes, then chunks of running prompts, then new ones as far
-// as slots, blocks and rows allow. Blocks of a prompt are taken at admission, those of generated
-// tokens one by one; when none is available the youngest sequence lets go of all of its blocks,
-// waits at the head of the queue and computes again later what was not kept. The oldest is never
-// the one. Tokens whose blocks the prefix cache has are not computed at all.
+// as slots, blocks and rows allow. So that first tokens come soon, a step ends with the prompt that
+// it completes, once it has enough rows to be efficient, and of the steps within one budget only
+// the last decodes: answers wait for a token no longer than a step of the whole budget. Blocks of a
+// prompt are taken at admission, those of generated tokens one by one; when none is available the
+// youngest sequence lets go of all of its blocks, waits at the head of the queue and computes again
+// later what was not kept. The oldest is never the one. Tokens whose blocks the prefix cache has
+// are not computed at all.
 //
-// Between plan_step() and finish_step() a step is under way, and neither add() nor cancel() may be
-// called.
+// Between plan_step() (or plan_next_decode()) and finish_step() a step is under way, and neither
+// add() nor cancel() may be called.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +82,14 @@ class Scheduler {
   // The next step, of about `budget` rows: prompts get what decoding leaves, and at least
   // kStepRowsMin rows, but never more than limits.step. Empty when nothing is left to do.
   const StepPlan& plan_step(Tokens budget);
+  // A step of one more token for each sequence of the step before, where that was all that it did,
+  // no prompt was among them, none ended and each finds room without another's blocks; else
+  // nullptr, and plan_step() is next. Whoever waits goes on waiting.
+  const StepPlan* plan_next_decode();
   std::span<const StepEntry> entries() const { return entries_; }
+  Tokens prompt_rows() const {
+    return prompt_rows_;
+  }  // of the last step: all but those that decode
   // Appends each ended sequence, in order of entries. REQUIRES: one outcome an entry.
   void finish_step(std::span<const StepOutcome> outcomes, std::vector<Ended>& ended);
 
@@ -99,9 +109,19 @@ class Scheduler {
   Status check_ids(std::span<const std::int64_t> ids, const char* where) const;
   bool take_blocks_for_next_token(std::size_t index);
   void preempt_youngest();
+  void begin_step();
+  bool is_decode_of_all() const;
+  // Rows that a step's prompts may have.
+  struct Room {
+    Tokens left = 0;
+    Tokens enough = 0;  // of prompts, for a step to end with one that is complete
+  };
   void plan_decodes();
-  void plan_prefills(Tokens rows_left);
-  void admit(Tokens rows_left);
+  void plan_prefills(Room& room);
+  void admit(Room& room);
+  void add_prompt_rows(const Sequence& sequence, Tokens rows, Room& room);
+  bool can_hold(std::size_t decodes, Tokens interval, Tokens enough) const;
+  void drop_decodes(std::size_t decodes);
   // Returns the rows that it added: fewer than asked where logit rows run out.
   Tokens add_entry(const Sequence& sequence, Tokens rows);
   Tokens rows_within_logits(const Sequence& sequence, Tokens rows) const;
@@ -115,6 +135,9 @@ class Scheduler {
   std::vector<StepEntry> entries_;
   bool step_under_way_ = false;
   bool preempted_in_step_ = false;
+  Tokens prompt_rows_ = 0;
+  Tokens rows_since_decode_ = 0;  // of steps that had only prompts while answers waited
+  bool may_decode_on_ = false;    // the last step was of one answer's token for each that runs
   std::uint64_t next_id_ = 1;
   std::int64_t preemptions_ = 0;
 };

@@ -23,10 +23,9 @@ Tokens StepBudget::rows() const {
   return rows >= static_cast<double>(most) ? most : std::max(static_cast<Tokens>(rows), least);
 }
 
-void StepBudget::observe(Tokens rows, Duration took) {
-  if (rows < kStepRowsMin) return;
-  const double measured = to_seconds(took) / static_cast<double>(rows);
-  row_seconds_ = measured >= row_seconds_ ? measured : 0.5 * (row_seconds_ + measured);
+void StepBudget::observe(Tokens prompt_rows, Tokens answer_rows, Duration took) {
+  if (prompt_rows < kStepRowsMin) return;
+  row_seconds_ = to_seconds(took) / static_cast<double>(prompt_rows + answer_rows);
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // StepBudget: how many rows the next step should have, so that it lasts at most step_time_max.
 //
 // Pure: told how long steps took. Rows of long prompts cost more (attention grows), so the estimate
-// follows what was measured last; an overrun is believed at once, a better time by half.
+// is what was measured last. A better time is believed too: no step is quicker than its rows.
 #pragma once
 
 #include <optional>
@@ -25,7 +25,8 @@ class StepBudget {
   explicit StepBudget(const Options& options);
 
   Tokens rows() const;
-  void observe(Tokens rows, Duration took);
+  // A step of so many rows of prompts, and beside them of answers.
+  void observe(Tokens prompt_rows, Tokens answer_rows, Duration took);
   void set_step_time_max(Duration step_time_max) { options_.step_time_max = step_time_max; }
 
  private:

@@ -15,9 +15,9 @@ StepBudget adaptive(int step_ms) {
 TEST(StepBudget, AChunkSizeIsABoundBelowWhichTheStepTimeStillHolds) {
   StepBudget budget({.chunk_max = 512, .rows_max = 2048, .step_time_max = milliseconds(250)});
   EXPECT_LE(budget.rows(), 512);
-  budget.observe(512, milliseconds(512));
+  budget.observe(512, 0, milliseconds(512));
   EXPECT_EQ(budget.rows(), 200);
-  for (int step = 0; step < 20; ++step) budget.observe(200, milliseconds(2));
+  budget.observe(200, 0, milliseconds(2));
   EXPECT_EQ(budget.rows(), 512);
 }
 
@@ -33,32 +33,34 @@ TEST(StepBudget, SettlesBelowTheStepTime) {
   for (int step = 0; step < 20; ++step) {
     const Tokens rows = budget.rows();
     longest = std::max<Duration>(longest, took(rows));
-    budget.observe(rows, took(rows));
+    budget.observe(rows - rows / 10, rows / 10, took(rows));
   }
   EXPECT_LE(longest, milliseconds(250));
   EXPECT_GE(took(budget.rows()), milliseconds(180));
 }
 
-TEST(StepBudget, BelievesAnOverrunAtOnce) {
+TEST(StepBudget, BelievesAnOverrunAndABetterTimeAtOnce) {
   StepBudget budget = adaptive(200);
-  for (int step = 0; step < 10; ++step) budget.observe(100, milliseconds(100));
+  for (int step = 0; step < 10; ++step) budget.observe(100, 0, milliseconds(100));
   EXPECT_EQ(budget.rows(), 160);
-  budget.observe(160, milliseconds(320));
+  budget.observe(160, 0, milliseconds(320));
   EXPECT_EQ(budget.rows(), 80);
+  budget.observe(60, 20, milliseconds(80));
+  EXPECT_EQ(budget.rows(), 160);
 }
 
 TEST(StepBudget, IgnoresStepsThatOnlyDecode) {
   StepBudget budget = adaptive(200);
-  budget.observe(100, milliseconds(100));
-  budget.observe(1, milliseconds(50));
+  budget.observe(100, 0, milliseconds(100));
+  budget.observe(1, 40, milliseconds(50));
   EXPECT_EQ(budget.rows(), 160);
 }
 
 TEST(StepBudget, KeepsWithinThePlanAndAboveTheLeast) {
   StepBudget budget = adaptive(200);
-  budget.observe(1000, std::chrono::microseconds(1));
+  budget.observe(1000, 0, std::chrono::microseconds(1));
   EXPECT_EQ(budget.rows(), 2048);
-  budget.observe(1000, seconds(100));
+  budget.observe(1000, 0, seconds(100));
   EXPECT_EQ(budget.rows(), kStepRowsMin);
 }
 
