@@ -108,6 +108,34 @@ struct Avx2 {
     _mm256_storeu_si256(reinterpret_cast<I*>(q), _mm256_permutevar8x32_epi32(packed, order));
   }
 
+  static void write_sums(float scale, const std::int32_t* sums, std::byte* s, std::byte* n) {
+    const float scaled_sum = scale * static_cast<float>(sums[0] + sums[1]);
+    const std::int16_t half_sums[2] = {static_cast<std::int16_t>(-sums[0]),
+                                       static_cast<std::int16_t>(-sums[1])};
+    __builtin_memcpy(s, &scaled_sum, 4);
+    __builtin_memcpy(n, half_sums, 4);
+  }
+
+  // Adds one sub-block of kLanes rows times T tokens to `sum`:
+  //   sum += (scale * d_t) * sum(q w) + min * s_t
+  template <class Format, int T>
+  [[gnu::always_inline]] static void add_sub_block(const Format& format, const std::byte* panel,
+                                                   F* sum) {
+    I products[T];
+    dot<Format, T>(format, panel, products);
+    unroll<T>([&](auto token) __attribute__((always_inline)) {
+      constexpr int t = decltype(token)::value;
+      const F scale = multiply(format.scale, spread(panel + 32 * T + 4 * t));
+      sum[t] = multiply_add(to_float(products[t]), scale, sum[t]);
+      if constexpr (Format::kMin) {
+        sum[t] = multiply_add(format.min, spread(panel + 36 * T + 4 * t), sum[t]);
+      }
+    });
+  }
+
+ private:
+  static constexpr std::int64_t kAhead = 1024;  // bytes; covers the latency of memory at 20 GB/s
+
   // products[t] = sum over the sub-block of (byte - offset) * q, times the half scales if any.
   // Pairs of products are summed in 16 bits as far as they fit (kSums), then widened.
   template <class Format, int T>
@@ -139,9 +167,6 @@ struct Avx2 {
       });
     }
   }
-
- private:
-  static constexpr std::int64_t kAhead = 1024;  // bytes; covers the latency of memory at 20 GB/s
 
   // Holds a sum at its place: GCC 12 otherwise moves the additions behind all products of a
   // sub-block, which are more than there are registers.

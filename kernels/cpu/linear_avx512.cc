@@ -110,35 +110,21 @@ struct Avx512 {
     }
   }
 
-  // products[t] = sum over the sub-block of (byte - offset) * q, times the half scales if any.
+  static void write_sums(float, const std::int32_t* sums, std::byte* all, std::byte* low) {
+    const std::int32_t all_sum = -8 * (sums[0] + sums[1]), low_sum = -32 * sums[0];
+    __builtin_memcpy(all, &all_sum, 4);
+    __builtin_memcpy(low, &low_sum, 4);
+  }
+
+  // Adds one sub-block of sixteen rows times T tokens to `sum`:
+  //   sum += d_t * (scale * sum((byte - offset) * q) + min * sum(q))
   template <class Format, int T>
-  [[gnu::always_inline]] static void dot(const Format& format, const std::byte* panel,
-                                         I* products) {
+  [[gnu::always_inline]] static void add_sub_block(const Format& format, const std::byte* panel,
+                                                   F* sum) {
     if constexpr (Format::kHalves) {
-      dot_halves<Format, T>(format, panel, products);
+      add_halves<Format, T>(format, panel, sum);
     } else {
-      // Few tokens: two chains each, since one would wait for the multiplier's latency.
-      constexpr int kChains = T <= 2 ? 2 : 1;
-      I sums[kChains * T];
-      start<Format, T>(panel + 40 * T, sums);
-      if constexpr (kChains == 2) {
-        unroll<T>([&](auto token) __attribute__((always_inline)) {
-          sums[T + decltype(token)::value] = _mm512_setzero_si512();
-        });
-      }
-      unroll<8>([&](auto vector) __attribute__((always_inline)) {
-        constexpr int v = decltype(vector)::value;
-        const I weights = format.template vector<v>();
-        unroll<T>([&](auto token) __attribute__((always_inline)) {
-          constexpr int t = decltype(token)::value, sum = v % kChains * T + t;
-          sums[sum] = _mm512_dpbusd_epi32(sums[sum], weights, spread_word(panel + 32 * t + 4 * v));
-        });
-      });
-      unroll<T>([&](auto token) __attribute__((always_inline)) {
-        constexpr int t = decltype(token)::value;
-        products[t] =
-            kChains == 1 ? sums[t] : _mm512_add_epi32(sums[t], sums[(kChains - 1) * T + t]);
-      });
+      add_whole<Format, T>(format, panel, sum);
     }
   }
 
@@ -151,46 +137,89 @@ struct Avx512 {
     return _mm512_set1_epi32(word);
   }
 
-  // sums[t] = -offset * sum(q), from the negated half sums of the panel.
+  // -offset * sum(q), from -8 times it.
+  template <class Format>
+  static I start(const std::byte* eight_sums) {
+    constexpr int kOffset = Format::kOffset;
+    static_assert(kOffset == 0 || kOffset == 8 || kOffset == 16 || kOffset == 128);
+    if constexpr (kOffset == 0) return _mm512_setzero_si512();
+    const I sums = spread_word(eight_sums);
+    if constexpr (kOffset == 16) return shift_left<1>(sums);
+    if constexpr (kOffset == 128) return shift_left<4>(sums);
+    return sums;
+  }
+
   template <class Format, int T>
-  [[gnu::always_inline]] static void start(const std::byte* half_sums, I* sums) {
+  [[gnu::always_inline]] static void add_whole(const Format& format, const std::byte* panel,
+                                               F* sum) {
+    // Few tokens: two chains each, since one would wait for the multiplier's latency.
+    constexpr int kChains = T <= 2 ? 2 : 1;
+    I products[kChains * T];
     unroll<T>([&](auto token) __attribute__((always_inline)) {
       constexpr int t = decltype(token)::value;
-      if constexpr (Format::kOffset == 0) {
-        sums[t] = _mm512_setzero_si512();
+      products[t] = start<Format>(panel + 36 * T + 4 * t);
+      if constexpr (kChains == 2) products[T + t] = _mm512_setzero_si512();
+    });
+    unroll<8>([&](auto vector) __attribute__((always_inline)) {
+      constexpr int v = decltype(vector)::value;
+      const I weights = format.template vector<v>();
+      unroll<T>([&](auto token) __attribute__((always_inline)) {
+        constexpr int t = decltype(token)::value, at = v % kChains * T + t;
+        products[at] =
+            _mm512_dpbusd_epi32(products[at], weights, spread_word(panel + 32 * t + 4 * v));
+      });
+    });
+    unroll<T>([&](auto token) __attribute__((always_inline)) {
+      constexpr int t = decltype(token)::value;
+      if constexpr (kChains == 2) products[t] = _mm512_add_epi32(products[t], products[T + t]);
+      const F d = spread(panel + 32 * T + 4 * t), product = to_float(products[t]);
+      if constexpr (Format::kMin) {
+        const F eighth_min = multiply(format.min, spread_float(-0.125F));
+        const F eight_sums = to_float(spread_word(panel + 36 * T + 4 * t));
+        const F scaled = multiply_add(eighth_min, eight_sums, multiply(product, format.scale));
+        sum[t] = multiply_add(scaled, d, sum[t]);
       } else {
-        sums[t] =
-            _mm512_madd_epi16(_mm512_set1_epi16(Format::kOffset), spread_word(half_sums + 4 * t));
+        sum[t] = multiply_add(product, multiply(format.scale, d), sum[t]);
       }
     });
   }
 
+  // The same where columns 0-15 and 16-31 have scales of their own.
   template <class Format, int T>
-  [[gnu::always_inline]] static void dot_halves(const Format& format, const std::byte* panel,
-                                                I* products) {
+  [[gnu::always_inline]] static void add_halves(const Format& format, const std::byte* panel,
+                                                F* sum) {
     static_assert(Format::kOffset == 32);
-    const std::byte* half_sums = panel + 40 * T;
-    unroll<T>([&](auto token) __attribute__((always_inline)) {
-      constexpr int t = decltype(token)::value;
-      products[t] = shift_left<5>(_mm512_madd_epi16(format.pair, spread_word(half_sums + 4 * t)));
-    });
+    F scaled[T];
     unroll<2>([&](auto half) __attribute__((always_inline)) {
       constexpr int h = decltype(half)::value;
-      I sums[T];
+      const F scale = multiply(format.scale, to_float(format.half_scales[h]));
+      I products[T];
+      unroll<T>([&](auto token) __attribute__((always_inline)) {
+        constexpr int t = decltype(token)::value;
+        products[t] = spread_word(panel + 40 * T + 4 * t);
+        if constexpr (h == 1) {
+          const I all = shift_left<2>(spread_word(panel + 36 * T + 4 * t));
+          products[t] = subtract_words(all, products[t]);
+        }
+      });
       unroll<4>([&](auto vector) __attribute__((always_inline)) {
         constexpr int v = 4 * h + decltype(vector)::value;
         const I weights = format.template vector<v>();
         unroll<T>([&](auto token) __attribute__((always_inline)) {
           constexpr int t = decltype(token)::value;
-          sums[t] = _mm512_dpbusd_epi32(v % 4 == 0 ? _mm512_setzero_si512() : sums[t], weights,
-                                        spread_word(panel + 32 * t + 4 * v));
+          products[t] =
+              _mm512_dpbusd_epi32(products[t], weights, spread_word(panel + 32 * t + 4 * v));
         });
       });
       unroll<T>([&](auto token) __attribute__((always_inline)) {
         constexpr int t = decltype(token)::value;
-        products[t] =
-            _mm512_add_epi32(products[t], _mm512_mullo_epi32(sums[t], format.half_scales[h]));
+        const F product = to_float(products[t]);
+        scaled[t] = h == 0 ? multiply(product, scale) : multiply_add(product, scale, scaled[t]);
       });
+    });
+    unroll<T>([&](auto token) __attribute__((always_inline)) {
+      constexpr int t = decltype(token)::value;
+      sum[t] = multiply_add(scaled[t], spread(panel + 32 * T + 4 * t), sum[t]);
     });
   }
 };

@@ -3,6 +3,8 @@
 // Activations are laid out in panels of T tokens, T at most panel_tokens:
 //   int8 panel, per 32 columns: int8 q[T][32], f32 d[T], f32 s[T], int16 n[T][2]; x = d * q,
 //        s = d * sum(q), n = minus the sums of q over columns 0-15 and 16-31. 44 bytes a token.
+//        In place of s and n AVX-512 has int32 -8 * sum(q) and -32 * sum(q over columns 0-15):
+//        sums of products of weights with an offset begin there, without a multiplication.
 //   f32 panel: f32 x[cols][T].
 //   bf16 panel, per two columns: bf16 x[T][2]; a last column without a pair has 0 beside it.
 //

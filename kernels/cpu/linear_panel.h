@@ -72,12 +72,8 @@ template <class S>
       x[i] = S::multiply_add(q, S::spread_float(-scale), x[i]);
     }
   }
-  const float scaled_sum = scale * static_cast<float>(sums[0] + sums[1]);
-  const std::int16_t half_sums[2] = {static_cast<std::int16_t>(-sums[0]),
-                                     static_cast<std::int16_t>(-sums[1])};
   __builtin_memcpy(block + 32 * width + 4 * token, &scale, 4);
-  __builtin_memcpy(block + 36 * width + 4 * token, &scaled_sum, 4);
-  __builtin_memcpy(block + 40 * width + 4 * token, half_sums, 4);
+  S::write_sums(scale, sums, block + 36 * width + 4 * token, block + 40 * width + 4 * token);
 }
 
 template <class S>

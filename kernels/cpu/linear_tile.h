@@ -10,48 +10,10 @@
 namespace plimsoll {
 namespace {  // NOLINT(google-build-namespaces): see linear_formats.h
 
-// Offsets in an int8 panel block of T tokens (linear_kernel.h).
-template <int T>
-struct PanelBlock {
-  static constexpr std::int64_t kScales = 32 * T;
-  static constexpr std::int64_t kSums = 36 * T;
-  static constexpr std::int64_t kHalfSums = 40 * T;
-  static constexpr std::int64_t kBytes = kInt8BlockBytes * T;
-};
-
-template <int T>
-[[gnu::always_inline]] inline const std::byte* scale_of(const std::byte* panel, int t) {
-  return panel + PanelBlock<T>::kScales + 4 * t;
-}
-template <int T>
-[[gnu::always_inline]] inline const std::byte* sum_of(const std::byte* panel, int t) {
-  return panel + PanelBlock<T>::kSums + 4 * t;
-}
-template <int T>
-[[gnu::always_inline]] inline const std::byte* half_sums_of(const std::byte* panel, int t) {
-  return panel + PanelBlock<T>::kHalfSums + 4 * t;
-}
-
 // f(0), ... f(T - 1), unrolled, so that arrays over tokens become registers.
 template <int T, typename Function>
 [[gnu::always_inline]] inline void each_token(const Function& f) {
   unroll<T>([&](auto t) __attribute__((always_inline)) { f(decltype(t)::value); });
-}
-
-// Adds one sub-block of S::kLanes rows times T tokens to `sum`:
-//   sum += (scale * d_t) * sum(q w) + min * s_t
-template <class S, class Format, int T>
-[[gnu::always_inline]] inline void add_sub_block(const Format& format, const std::byte* panel,
-                                                 typename S::F* sum) {
-  typename S::I products[T];
-  S::template dot<Format, T>(format, panel, products);
-  each_token<T>([&](int t) __attribute__((always_inline)) {
-    const typename S::F scale = S::multiply(format.scale, S::spread(scale_of<T>(panel, t)));
-    sum[t] = S::multiply_add(S::to_float(products[t]), scale, sum[t]);
-    if constexpr (Format::kMin) {
-      sum[t] = S::multiply_add(format.min, S::spread(sum_of<T>(panel, t)), sum[t]);
-    }
-  });
 }
 
 // Sub-blocks [first, last) of a block, rows [lane, lane + kParts * S::kLanes).
@@ -70,9 +32,9 @@ template <class S, class Format, int T, int kParts>
     low.sub_block(s);
     if constexpr (kParts == 2) high.sub_block(s);
     if (s < first) continue;
-    add_sub_block<S, Format, T>(low, panel, sums[0]);
-    if constexpr (kParts == 2) add_sub_block<S, Format, T>(high, panel, sums[1]);
-    panel += PanelBlock<T>::kBytes;
+    S::template add_sub_block<Format, T>(low, panel, sums[0]);
+    if constexpr (kParts == 2) S::template add_sub_block<Format, T>(high, panel, sums[1]);
+    panel += kInt8BlockBytes * T;
   }
   return panel;
 }
@@ -101,7 +63,7 @@ template <class S, class Format, int T, int kParts>
     if (next == count) break;
     block = group + next / kSubBlocks * Format::kBytes;
     end = block + Format::kBytes;
-    x = panel + cols.second + next * PanelBlock<T>::kBytes;
+    x = panel + cols.second + next * kInt8BlockBytes * T;
     first = static_cast<int>(next % kSubBlocks);
     last = first + 1;
   }
@@ -118,7 +80,7 @@ void int8_tile(const std::byte* group, const std::byte* panel, const TileColumns
   constexpr int kParts = T <= 2 ? kTileRows / S::kLanes : 1;
   constexpr std::int64_t kCols = 32 * Format::kSubBlocks;
   const std::int64_t segment_bytes = cols.segment / kCols * Format::kBytes;
-  const std::int64_t panel_bytes = cols.segment / 32 * PanelBlock<T>::kBytes;
+  const std::int64_t panel_bytes = cols.segment / 32 * kInt8BlockBytes * T;
   for (int lane = 0; lane < kTileRows; lane += kParts * S::kLanes) {
     const std::byte* weights = group;
     const std::byte* x = panel;
