@@ -54,6 +54,13 @@ unsigned index_of(NvmlHandle handle) {
   return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(handle)) - 1;
 }
 
+// As a driver whose GPU does not answer: for as long as the file FAKE_NVML_HANG is there.
+void await_healthy() {
+  constexpr int kLookEveryMs = 10;
+  const char* path = std::getenv("FAKE_NVML_HANG");
+  while (path != nullptr && access(path, F_OK) == 0) poll(nullptr, 0, kLookEveryMs);
+}
+
 // It has said so itself.
 bool is_lost(unsigned gpu) {
   const char* path = std::getenv("FAKE_NVML_XIDS");
@@ -146,6 +153,7 @@ EXPORT NvmlReturn nvmlEventSetWait_v2(NvmlEventSet set, NvmlEventData* event, un
 }
 
 EXPORT NvmlReturn nvmlDeviceGetMemoryInfo(NvmlHandle handle, NvmlMemory* memory) {
+  await_healthy();
   if (is_lost(index_of(handle))) return plimsoll::kNvmlGpuIsLost;
   const char* given = std::getenv("FAKE_CUDA_MEMORY");
   memory->total = given == nullptr ? kMemoryDefault : std::stoull(given);

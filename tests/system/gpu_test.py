@@ -71,12 +71,19 @@ class Gpu(SystemTest):
             with open(xids, "a", encoding="ascii") as file:
                 file.write(f"{gpu} 79\n")
 
+        hang = pathlib.Path(self.folder.name, "hang")
         with Deployment(self.model, *SMALL, "--devices", "cuda", "--dp", 2,
-                        environment={**DRIVER, "FAKE_NVML_XIDS": str(xids)}) as server:
+                        environment={**DRIVER, "FAKE_NVML_XIDS": str(xids), "FAKE_NVML_HANG": str(hang)}) as server:
             want = answers(server)
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 asked = pool.submit(lambda: [answers(server) for _ in range(4)])
+                hang.touch()
                 fail(1)
+                wait_until("it is in quarantine", lambda: server.status()["quarantine"])
+                # What else there is nobody says, and nobody waits for that.
+                self.assertEqual(answers(server), want)
+                self.assertEqual(len(server.status()["replicas"]), 2)
+                hang.unlink()
                 wait_until("one replica is left", lambda: len(server.status()["replicas"]) == 1)
                 self.assertEqual(asked.result(), [want] * 4)
             (lost,) = server.status()["quarantine"]
