@@ -61,9 +61,11 @@ Result<ProcessMemory> read_process_memory(const std::filesystem::path& root) {
   return unavailable("read /proc/self/smaps_rollup: there is no Pss");
 }
 
-Result<Bytes> proportional_bytes(std::span<const std::byte> memory,
-                                 const std::filesystem::path& root) {
-  const std::string maps = TRY(read_file(root / "proc/self/smaps", kMapsBytesMax));
+Result<std::string> read_maps(const std::filesystem::path& root) {
+  return read_file(root / "proc/self/smaps", kMapsBytesMax);
+}
+
+Bytes proportional_bytes(std::string_view maps, std::span<const std::byte> memory) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
   bool is_inside = false;
   Bytes bytes = 0;
@@ -77,12 +79,12 @@ Result<Bytes> proportional_bytes(std::span<const std::byte> memory,
   return bytes;
 }
 
-Result<ProgramMemory> read_program_memory(const std::filesystem::path& root) {
+Result<ProgramMemory> read_program_memory(std::string_view maps,
+                                          const std::filesystem::path& root) {
   std::error_code failed;
   const std::string program =
       std::filesystem::read_symlink(root / "proc/self/exe", failed).string();
   if (failed) return unavailable("read /proc/self/exe: " + failed.message());
-  const std::string maps = TRY(read_file(root / "proc/self/smaps", kMapsBytesMax));
   bool is_program = false;
   ProgramMemory memory;
   for (const std::string_view line : split(maps, '\n')) {

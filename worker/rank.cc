@@ -143,16 +143,17 @@ Measured Rank::measure() const {
   measured.kv_committed = engine_->cache().blocks * block;
   measured.kv_touched = engine_->kv_blocks_touched() * block;
   const Result<ProcessMemory> process = read_process_memory();
-  const Result<ProgramMemory> program = read_program_memory();
+  const Result<std::string> seen = read_maps();
+  const Result<ProgramMemory> program =
+      seen ? read_program_memory(*seen) : Result<ProgramMemory>(seen.error());
   const Result<Bytes> in_arena = touched_in_all(maps);
   const Result<Bytes> in_kv = engine_->kv_bytes_resident();
-  const Result<Bytes> in_kept =
-      kept_weights_ ? proportional_bytes(kept_weights_->bytes()) : Result<Bytes>(Bytes{0});
-  if (process && program && in_arena && in_kv && in_kept) {
+  if (process && program && in_arena && in_kv) {
+    const Bytes in_kept = kept_weights_ ? proportional_bytes(*seen, kept_weights_->bytes()) : 0;
     measured.resident = process->total;
-    if (kept_weights_) measured.resident += own_weights - *in_kept;
+    if (kept_weights_) measured.resident += own_weights - in_kept;
     measured.terms[term_name(Term::collective)] =
-        std::max(process->shared - *in_kept, setup_.shared_memory);
+        std::max(process->shared - in_kept, setup_.shared_memory);
     // Of the program its part among the ranks of this plan: workers of an earlier one may not have
     // gone yet, and this one's may not all have begun.
     const std::int64_t processes = std::ssize(setup_.shards.ranks) * setup_.plan.weight_sharers;

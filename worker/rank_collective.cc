@@ -67,7 +67,9 @@ Result<RankCollective> make_rank_collective(RankCollectiveParts parts) {
   const Bytes before = TRY(parts.on->runtime->memory()).free;
   made.collective = TRY(make_device_collective(parts, std::move(made.collective)));
   // Of the whole device: a neighbour that ended just then would make it less than nothing.
-  const Bytes taken = std::max<Bytes>(0, before - TRY(parts.on->runtime->memory()).free);
+  const Bytes least = adds_up_by_nccl(launched.options) ? 0 : kIpcBytes;
+  const Bytes taken =
+      std::max(launched.on_host_cuda ? 0 : least, before - TRY(parts.on->runtime->memory()).free);
   made.memory = launched.on_host_cuda ? made.memory + taken : taken;
   return made;
 }

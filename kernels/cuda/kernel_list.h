@@ -23,6 +23,9 @@
   X(linear_f32, LinearArguments)                              \
   X(linear_f16, LinearArguments)                              \
   X(linear_bf16, LinearArguments)                             \
+  X(linear_f32_one, LinearArguments)                          \
+  X(linear_f16_one, LinearArguments)                          \
+  X(linear_bf16_one, LinearArguments)                         \
   PLIMSOLL_QUANTISED_FORMATS(X, linear_one, LinearArguments)  \
   PLIMSOLL_QUANTISED_FORMATS(X, linear_few, LinearArguments)  \
   PLIMSOLL_QUANTISED_FORMATS(X, linear_many, LinearArguments) \

@@ -21,15 +21,15 @@ constexpr std::int64_t kHalfWarps = 16;
 
 unsigned grid_size(std::int64_t count) { return static_cast<unsigned>(count); }
 
-Kernel float_kernel(WeightFormat format) {
+Kernel float_kernel(WeightFormat format, bool has_one_token) {
   switch (format) {
     case WeightFormat::f16:
-      return Kernel::linear_f16;
+      return has_one_token ? Kernel::linear_f16_one : Kernel::linear_f16;
     case WeightFormat::bf16:
-      return Kernel::linear_bf16;
+      return has_one_token ? Kernel::linear_bf16_one : Kernel::linear_bf16;
     default:
       CHECK(format == WeightFormat::f32);
-      return Kernel::linear_f32;
+      return has_one_token ? Kernel::linear_f32_one : Kernel::linear_f32;
   }
 }
 
@@ -49,7 +49,7 @@ ChosenKernel choose_linear(WeightFormat format, const LinearArguments& call) {
   ChosenKernel chosen;
   chosen.shape.block.x = kLinearThreads;
   if (is_float) {
-    chosen.kernel = float_kernel(format);
+    chosen.kernel = float_kernel(format, call.tokens == 1);
     chosen.shape.grid = {grid_size(ceil_div(rows, kFloatRows)),
                          grid_size(ceil_div(call.tokens, kFloatTokens))};
     return chosen;

@@ -1,9 +1,10 @@
 // Linear over F32, F16 or BF16 weights: y[t, r] = sum over k of w[r, k] x[t, k], x in f32.
 //
-// grid (rows / 8, tokens / 4), 256 threads: a warp has a row and four tokens; a lane takes every
-// 32nd run of 8 columns of a segment, or every 32nd segment where those are shorter than 32 runs.
-// Sums: f32 of a lane's columns, f32 over lanes by shuffles (or of the lane's segment alone), f64
-// over segments. On CUDA cores: weights are read once for four tokens.
+// grid (rows / 8, tokens / kTokens), 256 threads: a warp has a row and kTokens tokens, four or, of
+// a step that has no more, one; a lane takes every 32nd run of 8 columns of a segment, or every
+// 32nd segment where those are shorter than 32 runs. Sums: f32 of a lane's columns, f32 over lanes
+// by shuffles (or of the lane's segment alone), f64 over segments; of a token the same whatever
+// kTokens is. On CUDA cores: weights are read once for kTokens.
 #include "kernels/cuda/linear_end.cuh"
 #include "kernels/cuda/weight_formats.cuh"
 
@@ -11,7 +12,6 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr int kWarps = 8;
-constexpr int kTokens = 4;
 constexpr int kRun = 8;  // columns that a lane loads at once
 
 struct F32 {
@@ -39,8 +39,8 @@ struct SixteenBits {
 using F16 = SixteenBits<dev::half_to_float>;
 using BF16 = SixteenBits<dev::bfloat16_to_float>;
 
-// Adds eight columns to the sums of four tokens.
-template <typename Format>
+// Adds eight columns to the sums of the tokens.
+template <typename Format, int kTokens>
 DEVICE void add_run(const LinearArguments& args, const unsigned char* row, int first_token, int c,
                     float (&part)[kTokens]) {
   float w[kRun];
@@ -58,7 +58,7 @@ DEVICE void add_run(const LinearArguments& args, const unsigned char* row, int f
 }
 
 // Segments that are too short for a warp: a lane has every 32nd.
-template <typename Format>
+template <typename Format, int kTokens>
 DEVICE void add_short_segments(const LinearArguments& args, const unsigned char* row,
                                int first_token, double (&sums)[kTokens]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -66,7 +66,8 @@ DEVICE void add_short_segments(const LinearArguments& args, const unsigned char*
   for (int begin = lane * args.segment_cols; begin < args.cols; begin += step) {
     const int end = min(begin + args.segment_cols, args.cols);
     float part[kTokens] = {};
-    for (int c = begin; c < end; c += kRun) add_run<Format>(args, row, first_token, c, part);
+    for (int c = begin; c < end; c += kRun)
+      add_run<Format, kTokens>(args, row, first_token, c, part);
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) sums[t] += static_cast<double>(part[t]);
   }
@@ -74,27 +75,28 @@ DEVICE void add_short_segments(const LinearArguments& args, const unsigned char*
   for (int t = 0; t < kTokens; ++t) sums[t] = dev::warp_sum(sums[t]);
 }
 
-template <typename Format>
+template <typename Format, int kTokens>
 DEVICE void add_row(const LinearArguments& args, const unsigned char* weight, int row,
                     int first_token, double (&sums)[kTokens]) {
   const unsigned char* from = weight + static_cast<std::int64_t>(row) * args.cols * Format::kBytes;
   if (args.segment_cols < 32 * kRun && args.segment_cols < args.cols) {
-    add_short_segments<Format>(args, from, first_token, sums);
+    add_short_segments<Format, kTokens>(args, from, first_token, sums);
     return;
   }
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int begin = 0; begin < args.cols; begin += args.segment_cols) {
     const int end = min(begin + args.segment_cols, args.cols);
     float part[kTokens] = {};
+#pragma unroll 4
     for (int c = begin + lane * kRun; c < end; c += 32 * kRun) {
-      add_run<Format>(args, from, first_token, c, part);
+      add_run<Format, kTokens>(args, from, first_token, c, part);
     }
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) sums[t] += static_cast<double>(dev::warp_sum(part[t]));
   }
 }
 
-template <typename Format>
+template <typename Format, int kTokens>
 DEVICE void linear_float(const LinearArguments& args) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int row = args.row_begin + static_cast<int>(blockIdx.x) * kWarps + warp;
@@ -102,16 +104,19 @@ DEVICE void linear_float(const LinearArguments& args) {
   const int first_token = static_cast<int>(blockIdx.y) * kTokens;
   double sums[kTokens] = {};
   double up[kTokens] = {};
-  add_row<Format>(args, args.weight, row, first_token, sums);
-  if (dev::is_gated(args.end)) add_row<Format>(args, args.up, row, first_token, up);
+  add_row<Format, kTokens>(args, args.weight, row, first_token, sums);
+  if (dev::is_gated(args.end)) add_row<Format, kTokens>(args, args.up, row, first_token, up);
   if (threadIdx.x % 32 != 0) return;
   for (int t = 0; t < kTokens; ++t) dev::finish(args, row, first_token + t, sums[t], up[t]);
 }
 
 }  // namespace
 
-KERNEL(linear_f32, LinearArguments, 256) { linear_float<F32>(args); }
-KERNEL(linear_f16, LinearArguments, 256) { linear_float<F16>(args); }
-KERNEL(linear_bf16, LinearArguments, 256) { linear_float<BF16>(args); }
+KERNEL(linear_f32, LinearArguments, 256) { linear_float<F32, 4>(args); }
+KERNEL(linear_f16, LinearArguments, 256) { linear_float<F16, 4>(args); }
+KERNEL(linear_bf16, LinearArguments, 256) { linear_float<BF16, 4>(args); }
+KERNEL(linear_f32_one, LinearArguments, 256) { linear_float<F32, 1>(args); }
+KERNEL(linear_f16_one, LinearArguments, 256) { linear_float<F16, 1>(args); }
+KERNEL(linear_bf16_one, LinearArguments, 256) { linear_float<BF16, 1>(args); }
 
 }  // namespace plimsoll::cuda

@@ -1,5 +1,7 @@
 #include "worker/process_memory.h"
 
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/fake_root.h"
@@ -44,8 +46,8 @@ TEST(ProcessMemory, OfAMapItIsWhatTheKernelSaysOfItsParts) {
             "00015000-00016000 rw-p 00000000 00:00 0\nPss:  16 kB\n");
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that is only compared
   const std::span<const std::byte> map(reinterpret_cast<const std::byte*>(0x12000), 0x3000);
-  EXPECT_EQ(*proportional_bytes(map, root.path()), 6 * kKiB);
-  EXPECT_FALSE(proportional_bytes(map, root.path() / "nowhere"));
+  EXPECT_EQ(proportional_bytes(*read_maps(root.path()), map), 6 * kKiB);
+  EXPECT_FALSE(read_maps(root.path() / "nowhere"));
 }
 
 TEST(ProcessMemory, OfTheProgramOnlyWhatIsChangedIsOwn) {
@@ -56,9 +58,10 @@ TEST(ProcessMemory, OfTheProgramOnlyWhatIsChangedIsOwn) {
             "00012000-00014000 r--p 00020000 00:01 7   /opt/worker\nRss:  8 kB\nPss:  6 kB\n"
             "Pss_Anon:  4 kB\nAnonymous:  4 kB\n"
             "00015000-00016000 r-xp 00000000 00:01 9   /opt/other/opt/worker\nRss:  16 kB\n");
-  EXPECT_FALSE(read_program_memory(root.path()));
+  const std::string maps = *read_maps(root.path());
+  EXPECT_FALSE(read_program_memory(maps, root.path()));
   std::filesystem::create_symlink("/opt/worker", root.path() / "proc/self/exe");
-  const Result<ProgramMemory> program = read_program_memory(root.path());
+  const Result<ProgramMemory> program = read_program_memory(maps, root.path());
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_EQ(program->proportional, 26 * kKiB);
   EXPECT_EQ(program->own, 4 * kKiB);
@@ -66,7 +69,7 @@ TEST(ProcessMemory, OfTheProgramOnlyWhatIsChangedIsOwn) {
 }
 
 TEST(ProcessMemory, OfThisProgramThereIsSomething) {
-  const Result<ProgramMemory> program = read_program_memory();
+  const Result<ProgramMemory> program = read_program_memory(*read_maps());
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_GT(program->file, 0);
   EXPECT_GT(program->own, 0);

@@ -23,7 +23,9 @@ TEST(CudaLaunches, TheKernelOfALinearIsThatOfItsTypeAndNumberOfTokens) {
   EXPECT_EQ(name(WeightFormat::q5_1, 16), "linear_few_q5_1");
   EXPECT_EQ(name(WeightFormat::q6_k, 17), "linear_many_q6_k");
   EXPECT_EQ(name(WeightFormat::q8_0, 2), "linear_few_q8_0");
-  EXPECT_EQ(name(WeightFormat::bf16, 1), "linear_bf16");
+  EXPECT_EQ(name(WeightFormat::bf16, 1), "linear_bf16_one");
+  EXPECT_EQ(name(WeightFormat::f32, 1), "linear_f32_one");
+  EXPECT_EQ(name(WeightFormat::bf16, 2), "linear_bf16");
   EXPECT_EQ(name(WeightFormat::f16, 40), "linear_f16");
 }
 

@@ -14,7 +14,14 @@
 namespace plimsoll {
 namespace {
 
+// To ThreadSanitizer each CUDA thread is a thread, which takes its time.
+#if defined(__SANITIZE_THREAD__)
+constexpr std::int64_t kRows = 2;
+constexpr std::int64_t kVocabs[] = {600};
+#else
 constexpr std::int64_t kRows = 24;
+constexpr std::int64_t kVocabs[] = {3, 512, 2600, 12'001};
+#endif
 
 // As models give them: many far from the best, some near it, ties.
 std::vector<float> random_logits(std::mt19937& random, std::int64_t count, double spread) {
@@ -44,7 +51,7 @@ TEST(DeviceSampling, EveryTokenIsTheHostsOrLeftToIt) {
   auto* scratch = runtime->allocate(kRows * cuda::RowSampler::kBytesARow, "scratch")->data();
   std::mt19937 random(17);
   std::int64_t left = 0;
-  for (const std::int64_t vocab : {3, 512, 2600, 12'001}) {
+  for (const std::int64_t vocab : kVocabs) {
     for (const double spread : {0.5, 3.0}) {
       const std::vector<float> logits = random_logits(random, kRows * vocab, spread);
       auto* there =
@@ -76,7 +83,7 @@ TEST(DeviceSampling, EveryTokenIsTheHostsOrLeftToIt) {
       }
     }
   }
-  EXPECT_LT(left, 8 * kRows / 4) << "that are left to the host";
+  EXPECT_LE(left, 2 * kRows * std::ssize(kVocabs) / 4) << "that are left to the host";
 }
 
 }  // namespace
