@@ -120,13 +120,48 @@ void compare_figures(const std::vector<Figure>& before, const std::vector<Figure
   }
 }
 
+// SGLang's share and vLLM's are of different totals: where one launch has the one and the other the
+// other, that is one difference and not two.
+void merge_shares(std::vector<Difference>& all) {
+  constexpr std::string_view kShares[] = {"mem-fraction-static", "gpu-memory-utilization"};
+  const auto find = [&](std::string_view name) {
+    return std::ranges::find_if(all, [&](const Difference& difference) {
+      return difference.kind == DifferenceKind::option && difference.name == name;
+    });
+  };
+  const auto by_free = find(kShares[0]);
+  const auto by_device = find(kShares[1]);
+  if (by_free == all.end() || by_device == all.end()) return;
+  const bool is_first = by_free->before.has_value();
+  const Difference& from = is_first ? *by_free : *by_device;
+  const Difference& to = is_first ? *by_device : *by_free;
+  if (!from.before || from.after || to.before || !to.after) return;
+  const auto with = [&](const Difference& one, const std::string& value) {
+    return &one == &*by_free ? value + " of what is free before weights"
+                             : value + " of the whole device";
+  };
+  Difference both{.kind = DifferenceKind::option,
+                  .name = fmt::format("{} -> {}", from.name, to.name),
+                  .before = with(from, *from.before),
+                  .after = with(to, *to.after),
+                  .before_source = from.before_source,
+                  .after_source = to.after_source,
+                  .why =
+                      "shares of different totals: the one of what is free before weights, for "
+                      "weights and KV; the other of the whole device, for all that it takes",
+                  .suspicion = std::max(from.suspicion, to.suspicion)};
+  *by_free = std::move(both);
+  all.erase(by_device);
+}
+
 Json optional_json(const std::optional<std::string>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
 std::string side_text(const std::optional<std::string>& value, const std::string& source) {
   if (!value) return "(none)";
-  const std::string shown = value->empty() ? "\"\"" : *value;
+  // As Python prints what is left to the server.
+  const std::string shown = value->empty() ? "\"\"" : *value == "None" ? "(not set)" : *value;
   return source.empty() ? shown : fmt::format("{} ({})", shown, source);
 }
 
@@ -187,6 +222,7 @@ std::vector<Difference> compare_launches(const LaunchFacts& before, const Launch
       difference.suspicion = 0;
     }
   }
+  merge_shares(all);
   std::ranges::stable_sort(all, std::greater<>(), &Difference::suspicion);
   compare_figures(before.figures, after.figures, all);
   return all;

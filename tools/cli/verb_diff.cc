@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -39,11 +40,11 @@ Side side_of(const GenerationRecord& record) {
 Result<Side> named_side(const Generations& all, const std::string& word) {
   if (is_number(word)) return side_of(*TRY(named_generation(all, word)));
   std::error_code failed;
-  if (!std::filesystem::exists(word, failed)) {
+  if (word != kStandardInput && !std::filesystem::exists(word, failed)) {
     return invalid(fmt::format("'{}' is neither the number of a generation nor a file", word));
   }
   auto log = std::make_unique<ForeignLog>(TRY(read_foreign_log(word)));
-  LaunchFacts facts = launch_of_log(*log, std::filesystem::path(word).filename().string());
+  LaunchFacts facts = launch_of_log(*log, log_label(word));
   return Side{.facts = std::move(facts), .record = nullptr, .log = std::move(log)};
 }
 

@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <ostream>
 
 #include "shared/generation/log_launch.h"
@@ -15,7 +14,7 @@ struct NamedLog {
 };
 
 Result<NamedLog> read_log(const std::string& path) {
-  return NamedLog{std::filesystem::path(path).filename().string(), TRY(read_foreign_log(path))};
+  return NamedLog{log_label(path), TRY(read_foreign_log(path))};
 }
 
 bool has_failed(const ForeignLog& log) { return log.end != ForeignEnd::served; }

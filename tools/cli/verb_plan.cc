@@ -122,8 +122,7 @@ Result<OptionSet> options_of(const Invocation& call, std::vector<std::string>& n
   std::string hint;
   if (log != call.line.flags.end()) {
     const ForeignLog launch = TRY(read_foreign_log(log->second));
-    options = with_log_options(std::move(options), launch,
-                               std::filesystem::path(log->second).filename().string());
+    options = with_log_options(std::move(options), launch, log_label(log->second));
     notes = log_plan_notes(launch);
     for (std::string& note : log_replay_notes(call.options, launch)) {
       notes.push_back(std::move(note));
@@ -161,8 +160,11 @@ Result<int> run_plan(const Invocation& call) {
     TRY(check_collective_code(machine, set, options.tp));
   }
   MemoryPlan plan = TRY(plan_memory(machine, models.model, set, models.draft_or_null()));
-  // As a start would; a description has no processes that could be ended from here.
-  if (plan.refusal && machine.devices.empty() && machine.name.empty() && fits_alone(machine, set)) {
+  // As a start would; a description has no processes that could be ended from here, and nobody else
+  // is on simulated devices.
+  const bool is_here =
+      machine.name.empty() && std::ranges::none_of(machine.devices, &Device::is_simulated);
+  if (plan.refusal && is_here && fits_alone(machine, set)) {
     plan.refusal->message += holders_text(all_holders(machine, {}));
   }
   plan.decisions.notes.insert(plan.decisions.notes.begin(), notes.begin(), notes.end());

@@ -143,6 +143,25 @@ struct ForeignLogReader::State {
   std::string rank;   // of the line before
   std::string plain;  // a line without its colours
   bool in_traceback = false;
+  // The last line that a server logged as an error and that names an exception, without its
+  // traceback: what ended a launch of which nothing else says the end.
+  struct LoneError {
+    std::string text;
+    std::string rank;
+    std::int64_t number = 0;
+    std::int64_t launches = 0;
+  };
+  std::optional<LoneError> lone_error;
+
+  std::int64_t launches() { return sglang.log().launches + vllm.log().launches; }
+
+  void take_lone_error(LaunchState& state) {
+    ForeignLog& log = state.log();
+    const bool is_open = log.end == ForeignEnd::unknown && !log.became_ready;
+    if (!lone_error || !is_open || lone_error->launches != launches()) return;
+    state.fail(ForeignEnd::other, {.rank = lone_error->rank, .text = lone_error->text});
+    log.end_line_number = lone_error->number;
+  }
 
   // What both servers share: OOM, errors, readiness of the HTTP server.
   void common(const LogLine& line) {
@@ -155,7 +174,13 @@ struct ForeignLogReader::State {
     if (has(line.text, "Application startup complete")) {
       for (LaunchState* state : {&sglang, &vllm}) state->become_ready();
     }
-    if (!in_traceback || !is_exception_line(line.text)) return;
+    if (!is_exception_line(line.text)) return;
+    if (!in_traceback) {
+      if (has(line.text, "ERROR")) {
+        lone_error = LoneError{std::string(line.text), line.rank, vllm.log().lines, launches()};
+      }
+      return;
+    }
     in_traceback = false;
     for (LaunchState* state : {&sglang, &vllm}) {
       // An error that a running server prints is one request's.
@@ -195,6 +220,7 @@ Result<ForeignLog> ForeignLogReader::finish() {
                     s.sglang.log().lines));
   }
   LaunchState& state = s.sglang.recognised >= s.vllm.recognised ? s.sglang : s.vllm;
+  s.take_lone_error(state);
   if (state.log().server == ForeignServer::sglang) {
     // Whatever words it found for it.
     const std::optional<Bytes> kv = state.log().kv_rule();

@@ -24,6 +24,12 @@ bool is_utf16(std::string_view text) {
 
 Error read_error(const std::filesystem::path& path) {
   const int error = errno;
+  if (error == EISDIR) {
+    return invalid(
+        fmt::format("read log {}: it is a folder; name a file in it, or - for standard "
+                    "input",
+                    path.native()));
+  }
   const Code code = error == ENOENT || error == ENOTDIR ? Code::not_found : Code::unavailable;
   return {code, fmt::format("read log {}: {}", path.native(), std::strerror(error))};
 }
@@ -66,8 +72,13 @@ class Lines {
 
 }  // namespace
 
+std::string log_label(const std::filesystem::path& path) {
+  return path == kStandardInput ? "standard input" : path.filename().string();
+}
+
 Result<ForeignLog> read_foreign_log(const std::filesystem::path& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd fd(path == kStandardInput ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                                           : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return read_error(path);
   ForeignLogReader reader;
   Lines lines(reader);
