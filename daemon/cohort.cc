@@ -149,15 +149,27 @@ void Cohort::send_load(std::int64_t rank, Actions& out) {
   load.rank = rank;
   if (rank == 0) load.request_endpoint = endpoint_;
   load.collectives = collectives_.is_null() ? setup_.plan->collectives : collectives_;
+  load.is_tentative = holds_opened_;
+  const auto place = static_cast<std::size_t>(setup_.index * setup_.plan->tp + rank);
+  if (place < setup_.plan->simulated_memory.size()) {
+    load.simulated_memory = setup_.plan->simulated_memory[place];
+  }
   out.emplace_back(Send{worker.peer, std::move(load)});
+}
+
+bool Cohort::all_opened() const {
+  return state_ == CohortState::loading &&
+         std::ranges::all_of(workers_, [](const Worker& w) { return w.opened.has_value(); });
 }
 
 void Cohort::release(TimePoint now, Actions& out) {
   holds_ = false;
+  holds_opened_ = false;
   for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
     Worker& worker = workers_[rank];
-    const bool waits = state_ == CohortState::loading && worker.is_alive &&
-                       worker.state == WorkerState::hello && !worker.peer.empty();
+    const bool lacks_load = worker.state == WorkerState::hello || worker.opened;
+    const bool waits =
+        state_ == CohortState::loading && worker.is_alive && lacks_load && !worker.peer.empty();
     if (!waits) continue;
     worker.last_sign = now;
     send_load(static_cast<std::int64_t>(rank), out);
@@ -222,6 +234,10 @@ void Cohort::said(std::int64_t rank, const Message& message, TimePoint now, Acti
     if (progress->done != worker.bytes_done || worker.bytes_total == 0) worker.last_sign = now;
     worker.bytes_done = progress->done;
     worker.bytes_total = progress->total;
+  } else if (const auto* opened = std::get_if<Opened>(&message)) {
+    worker.last_sign = now;
+    worker.opened = *opened;
+    if (!holds_opened_ && state_ == CohortState::loading) send_load(rank, out);
   } else if (const auto* loaded_message = std::get_if<Loaded>(&message)) {
     worker.last_sign = now;
     worker.state = WorkerState::loading;

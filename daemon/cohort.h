@@ -48,6 +48,7 @@ struct Worker {
   std::string device;  // as it said itself
   std::int64_t bytes_done = 0;
   std::int64_t bytes_total = 0;
+  std::optional<Opened> opened;      // of a rank on a device whose Load was tentative
   std::optional<Measured> measured;  // after Loaded, and once more when it is ready
   Json collectives = {};             // table that it goes by, after Ready; null: it is alone
   Blocks kv_blocks_touched = 0;
@@ -92,6 +93,9 @@ class Cohort {
   void hello(const std::string& peer, const Hello& hello, TimePoint now, Actions& out);
   // Ranks that say hello wait for their Load, until released.
   void hold() { holds_ = true; }
+  // Or get one that is tentative, and the other one when released.
+  void hold_opened() { holds_opened_ = true; }
+  bool all_opened() const;
   void release(TimePoint now, Actions& out);
   void said(std::int64_t rank, const Message& message, TimePoint now, Actions& out);
   // Where each rank is now.
@@ -199,6 +203,7 @@ class Cohort {
   bool is_proved_ = false;
   bool is_ended_ = false;
   bool holds_ = false;
+  bool holds_opened_ = false;
   std::int64_t ping_sequence_ = 0;
   TimePoint ping_at_;    // when the next one is due
   TimePoint kill_at_;    // while dying

@@ -12,8 +12,9 @@ namespace plimsoll {
 
 // Whether the others wait for it; itself it may wait for as long as they take.
 bool Cohort::is_awaited(const Worker& worker) const {
-  if (state_ == CohortState::loading) return !worker.is_loaded && !worker.waits_for_peers;
-  return worker.state != WorkerState::ready;
+  if (state_ != CohortState::loading) return worker.state != WorkerState::ready;
+  const bool waits_for_others = worker.waits_for_peers || (holds_opened_ && worker.opened);
+  return !worker.is_loaded && !waits_for_others;
 }
 
 void Cohort::check_loading(TimePoint now, Actions& out) {

@@ -29,7 +29,7 @@ Error no_answer(const char* what) {
 void Daemon::act(MakePlan&& action) {
   Planned late{.plan = no_answer("plan"), .options = action.options, .question = action.question};
   const auto find = [action = std::move(action), own = children_.pids()]() -> Event {
-    Planned planned = plan_launch(action.options, own, action.without);
+    Planned planned = plan_launch(action.options, own, action.without, action.found);
     planned.question = action.question;
     return planned;
   };

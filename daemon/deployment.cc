@@ -27,6 +27,7 @@ Deployment::Deployment(LaunchPlan plan, Setup setup, Shared shared)
           {.plan = &plans_.front().plan, .seed = setup_.seed, .starts_max = setup_.starts_max}) {
   for (std::int64_t replica = 0; replica < plans_.front().plan.dp; ++replica) {
     add_cohort({.replica = replica, .index = replica}, plans_.front(), setup_.starts_max);
+    if (plans_.front().plan.memory.devices != "cpu") cohorts_.back().hold_opened();
   }
 }
 
@@ -259,6 +260,7 @@ void Deployment::settle(TimePoint now, Actions& out) {
   replace_lost(out);
   if (!awaits_replicas_ && check_failed(now, out)) return;
   restart_due(now, out);
+  confirm_devices(now, out);
   if (commit_loaded(now, out)) return;
   compare_ready(out);
 

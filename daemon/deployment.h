@@ -213,6 +213,7 @@ class Deployment {
   bool commit_loaded(TimePoint now, Actions& out);
   bool commit_loaded(PlanInUse& use, TimePoint now, Actions& out);
   void confirm(const Hello& hello, Actions& out);
+  void confirm_devices(TimePoint now, Actions& out);
   void settle_context(PlanInUse& use, Tokens context_length, Actions& out);
   void compare_ready(Actions& out);
   void report(std::vector<Drift> drifts, Actions& out);
@@ -238,6 +239,7 @@ class Deployment {
   std::map<std::string, ChildId> peers_;
   DeploymentState state_ = DeploymentState::planned;
   Confirmation confirmation_ = Confirmation::none;
+  std::string short_of_;          // what a rank did not find that was planned with
   bool awaits_devices_ = false;   // the answer to FindDevices
   bool awaits_replicas_ = false;  // the answer to MakePlan, without any replica
   std::int64_t devices_question_ = 0;
@@ -260,6 +262,7 @@ class Deployment {
   std::string published_to_;
   std::optional<LastFault> last_fault_;
   std::vector<Drift> drifts_;
+  std::vector<Drift> drifts_before_;  // those that were planned for before anything was loaded
   std::set<std::string> drifts_said_;
   std::map<std::int64_t, std::int64_t> compared_;  // by replica: the incarnation that was ready
 };

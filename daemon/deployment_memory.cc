@@ -36,20 +36,57 @@ Bytes still_needed(const MemoryPlan& plan) {
 // The first word of the first rank, before anything is loaded: what was available when the plan was
 // made may be gone. CPU ranks share the machine's memory, so one of them knows for all.
 void Deployment::confirm(const Hello& hello, Actions& out) {
-  if (confirmation_ != Confirmation::none) return;
+  if (confirmation_ != Confirmation::none || plan().memory.devices != "cpu") return;
   const Bytes needed = still_needed(plan().memory);
-  if (plan().memory.devices != "cpu" || hello.free == 0 || hello.free >= needed) {
+  if (hello.free == 0 || hello.free >= needed) {
     confirmation_ = Confirmation::done;
     return;
   }
   confirmation_ = Confirmation::asked;
   for (Cohort& cohort : cohorts_) cohort.hold();
-  out.emplace_back(Log{LogLevel::warning,
-                       fmt::format("{} are available now, and {} were planned: planning once more "
-                                   "before anything is loaded",
-                                   format_bytes(hello.free), format_bytes(needed))});
+  short_of_ = fmt::format("{} are available now, and {} were planned", format_bytes(hello.free),
+                          format_bytes(needed));
+  out.emplace_back(
+      Log{LogLevel::warning, short_of_ + ": planning once more before anything is loaded"});
   plan_question_ = ++questions_;
   out.emplace_back(MakePlan{plan().options, quarantine_, plan_question_});
+}
+
+// On devices each rank knows for its own, once its context is there: all are heard before any of
+// them loads.
+void Deployment::confirm_devices(TimePoint now, Actions& out) {
+  if (confirmation_ != Confirmation::none || cohorts_.empty()) return;
+  if (!std::ranges::all_of(cohorts_, &Cohort::all_opened)) return;
+  MakePlan again{plan().options, quarantine_};
+  std::vector<RankMeasured> contexts;
+  for (const Cohort& cohort : cohorts_) {
+    for (std::size_t rank = 0; rank < cohort.workers().size(); ++rank) {
+      const auto place = static_cast<std::size_t>(cohort.index() * plan().tp) + rank;
+      const RankPlan& planned = plan().memory.ranks[place];
+      const Opened& found = *cohort.workers()[rank].opened;
+      again.found.push_back({planned.device, found.context, found.free});
+      contexts.push_back({cohort.index(), planned.rank, {}});
+      contexts.back().measured.terms[term_name(Term::context)] = found.context;
+      const Bytes expected = planned.budget - planned.bytes(Term::context);
+      if (!short_of_.empty() || expected - found.free <= kDeviceTolerance) continue;
+      short_of_ = fmt::format(
+          "rank {}.{} has {} free with its context of {} up, and {} with one of {} were planned",
+          planned.replica, planned.rank, format_bytes(found.free), format_bytes(found.context),
+          format_bytes(expected), format_bytes(planned.bytes(Term::context)));
+    }
+  }
+  if (short_of_.empty()) {
+    confirmation_ = Confirmation::done;
+    for (Cohort& cohort : cohorts_) cohort.release(now, out);
+    return;
+  }
+  confirmation_ = Confirmation::asked;
+  again.question = plan_question_ = ++questions_;
+  report(reconcile(plan().memory, contexts, plan().kv_blocks).drifts, out);
+  drifts_before_ = drifts_;
+  out.emplace_back(
+      Log{LogLevel::warning, short_of_ + ": planning once more before anything is loaded"});
+  out.emplace_back(std::move(again));
 }
 
 void Deployment::replanned(const Result<LaunchPlan>& plan, TimePoint now, Actions& out) {
@@ -57,7 +94,19 @@ void Deployment::replanned(const Result<LaunchPlan>& plan, TimePoint now, Action
   confirmation_ = Confirmation::done;
   if (stop_phase_ != StopPhase::none) return;  // nothing is to be loaded any more
   if (!plan) return fail(plan.error(), now, out);
-  if (plan->refusal) return fail(*plan->refusal, now, out);
+  if (plan->refusal) {
+    return fail({plan->refusal->code,
+                 plan->refusal->message + "\nBefore anything was loaded, " + short_of_ + "."},
+                now, out);
+  }
+  // Its workers are there: what was left to auto stays as it was.
+  if (plan->tp != this->plan().tp || plan->dp != this->plan().dp) {
+    return fail(
+        does_not_fit(fmt::format("{}: with that, tp {} x dp {} would be chosen and not tp "
+                                 "{} x dp {}; start it again",
+                                 short_of_, plan->tp, plan->dp, this->plan().tp, this->plan().dp)),
+        now, out);
+  }
   plans_.front().plan = *plan;
   use_router_plan(plans_.front(), out);
   for (Cohort& cohort : cohorts_) cohort.release(now, out);
@@ -143,7 +192,9 @@ void Deployment::report(std::vector<Drift> drifts, Actions& out) {
     const LogLevel level = is_more ? LogLevel::warning : LogLevel::info;
     if (is_news) out.emplace_back(Log{level, "drift of " + drift_line(drift)});
   }
-  if (!drifts.empty()) drifts_ = std::move(drifts);
+  if (drifts.empty()) return;
+  drifts_ = std::move(drifts);
+  drifts_.insert(drifts_.end(), drifts_before_.begin(), drifts_before_.end());
 }
 
 }  // namespace plimsoll

@@ -109,12 +109,20 @@ using Event =
 
 // ---- actions ----
 
+// What a rank has found on its device, by its place in the plan's machine.
+struct DeviceFound {
+  std::int64_t device = 0;
+  Bytes context = 0;
+  Bytes free = 0;  // with that context up
+};
+
 // These two ask the machine, which may take long: meanwhile anything else may happen. A question's
 // number is never used again, and an answer to one that nobody waits for any more is dropped.
 struct MakePlan {
   OptionSet options;
   Quarantine without = {};  // these devices
   std::int64_t question = 0;
+  std::vector<DeviceFound> found = {};  // goes before what the driver says
 };
 struct FindDevices {
   OptionSet options;

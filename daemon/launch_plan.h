@@ -31,7 +31,8 @@ struct LaunchPlan {
   std::vector<Bytes> weight_bytes;  // the weights' part of it
   // By rank of a replica: the weights are in memory already, as those that run now map them.
   std::vector<bool> shares_weights;
-  Bytes memory_available = 0;  // for all ranks, were none of ours there; 0: not known
+  std::vector<Bytes> simulated_memory = {};  // by rank: free on its device, where that is simulated
+  Bytes memory_available = 0;                // for all ranks, were none of ours there; 0: not known
   std::vector<std::string> notes;
   Json collectives = {};  // of an earlier launch like this one, to be checked; null: there is none
   std::vector<Setting> environment;  // read_fingerprint

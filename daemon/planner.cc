@@ -92,6 +92,19 @@ Status check_simulation(const Options& options) {
   return {};
 }
 
+// Contexts of our own as they are; what else is not free is others'.
+void take_found(std::span<const DeviceFound> found, Machine& machine) {
+  for (const DeviceFound& one : found) {
+    if (one.device < 0 || one.device >= std::ssize(machine.devices)) continue;
+    Device& device = machine.devices[static_cast<std::size_t>(one.device)];
+    device.context = one.context;
+    device.memory_free = std::min(device.memory_total, one.free + one.context);
+  }
+  if (found.empty()) return;
+  std::erase_if(machine.learned,
+                [](const LearnedTerm& term) { return term.term == term_name(Term::context); });
+}
+
 Bytes available_bytes(const Machine& machine) {
   if (machine.devices.empty()) return machine.memory_left();
   Bytes sum = 0;
@@ -118,7 +131,7 @@ Bytes releasable_bytes(std::int64_t pid, const std::filesystem::path& root) {
 }
 
 Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std::int64_t> own,
-                                    const Quarantine& without) {
+                                    const Quarantine& without, std::span<const DeviceFound> found) {
   auto [machine, dp] = TRY(usable_machine(given.values, without));
   OptionSet wished = given;  // on what devices there are; what was wished for stays
   wished.values.dp = dp;
@@ -148,6 +161,10 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std:
   TRY(check_collective(machine, options, options.values.tp));
   TRY(check_collective_code(machine, options, options.values.tp));
   add_learned(read_learned_terms(state, {launch.environment, options}), machine);
+  for (const Device& device : machine.devices) {
+    if (device.is_simulated) launch.simulated_memory.push_back(device.memory_free);
+  }
+  take_found(found, machine);
   MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
   if (!layout.why.empty()) plan.decisions.notes.insert(plan.decisions.notes.begin(), layout.why);
   launch.refusal = plan.refusal;
@@ -190,8 +207,8 @@ Result<std::vector<Device>> find_devices(const OptionSet& options) {
 }
 
 Planned plan_launch(const OptionSet& options, std::span<const std::int64_t> own,
-                    const Quarantine& without) {
-  Planned planned{.plan = make_launch_plan(options, own, without), .options = options};
+                    const Quarantine& without, std::span<const DeviceFound> found) {
+  Planned planned{.plan = make_launch_plan(options, own, without, found), .options = options};
   if (!planned.plan) return planned;
   Result<UsableMachine> usable = usable_machine(options.values, without);
   if (!usable) return planned;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/kernel_arguments.h"
 #include "shared/memory/collective_bytes.h"
 #include "shared/options/collective_option.h"
 #include "worker/collective/ipc_collective.h"

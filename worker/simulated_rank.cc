@@ -155,4 +155,17 @@ Measured SimulatedRank::measure() const {
   return measured;
 }
 
+Opened open_simulated(Bytes memory, const Simulation& simulation, const RankPlan& plan) {
+  Opened opened{.context = plan.bytes(Term::context), .free = memory};
+  for (const SimulatedCost& cost : simulation.costs_of(plan.rank)) {
+    if (cost.term == term_name(Term::context)) {
+      opened.context = cost.bytes;
+    } else if (cost.phase == SimulatedPhase::start && cost.term == kNeighbourTerm) {
+      opened.free = std::max<Bytes>(0, opened.free - cost.bytes);
+    }
+  }
+  opened.free = std::max<Bytes>(0, opened.free - opened.context);
+  return opened;
+}
+
 }  // namespace plimsoll

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/simulated/simulated_device.h"
+#include "shared/control/messages.h"
 #include "shared/memory/measured.h"
 #include "shared/memory/memory_plan.h"
 #include "shared/memory/simulation.h"
@@ -69,5 +70,8 @@ class SimulatedRank final : public StepRunner {
   TensorView logits_;
   std::vector<std::int32_t> said_;  // by row, of the last step
 };
+
+// What its device has when the context is there and nothing is loaded.
+Opened open_simulated(Bytes memory, const Simulation& simulation, const RankPlan& plan);
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "shared/base/shared_block.h"
 #include "shared/control/channel.h"
 #include "shared/machine/device_query.h"
+#include "shared/memory/simulation.h"
 #include "shared/memory/step_message.h"
 #include "worker/collective/table_choice.h"
 #include "worker/crash_handler.h"
@@ -29,6 +29,7 @@
 #include "worker/rank.h"
 #include "worker/rank_backend.h"
 #include "worker/rank_collective.h"
+#include "worker/simulated_rank.h"
 #include "worker/worker_setup.h"
 
 namespace plimsoll {
@@ -41,8 +42,7 @@ constexpr Duration kProgressInterval = milliseconds(100);
 // How often a rank that waits for work looks at its other sources.
 constexpr Duration kWeightsLook = milliseconds(5);
 constexpr Duration kIdleLook = milliseconds(50);
-// Without peers only a broken connection to the supervisor is looked for.
-constexpr Duration kIdleLookAlone = milliseconds(250);
+constexpr Duration kIdleLookAlone = milliseconds(250);  // for a broken connection only
 constexpr int kRequestSocketMode = 0600;
 
 class Worker {
@@ -59,6 +59,9 @@ class Worker {
   template <typename T>
   Result<T> await(const char* what);
   Status load();
+  Status load_simulated();
+  Status confirm(const Opened& opened);
+  Rank::Setup rank_setup() const;
   Status join_group(Rank::Setup& setup, const RankBackend* of);
   Result<UniqueFd> receive_segment(Rank::Setup& setup);
   Status wait_for_weights();
@@ -162,33 +165,58 @@ Result<T> Worker::await(const char* what) {
   return timed_out(fmt::format("the supervisor never sent {}", what));
 }
 
-Status Worker::load() {
-  Rank::Setup setup{.model_path = launched_.options.model,
-                    .shards = launched_.shards,
-                    .plan = launched_.plan,
-                    .limits = launched_.limits,
-                    .kv_type = launched_.kv_type,
-                    .kv_blocks_max = launched_.kv_blocks,
-                    .recorded_rows_max = launched_.recorded_rows_max,
-                    .kept_table = launched_.collectives};
-  if (launched_.simulated_memory) {
-    launched_.backend.spin = false;  // nothing is computed: waiting ranks sleep
-    setup.simulated = {.memory = *launched_.simulated_memory,
-                       .simulation = TRY(read_simulation(launched_.options.simulation)),
-                       .kv_blocks = launched_.kv_blocks,
-                       .pause = [this](Duration duration) { pause(duration); }};
-    TRY(join_group(setup, nullptr));
-    rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
-    return {};
+// By what its device has now the supervisor confirms the plan, or makes another.
+Status Worker::confirm(const Opened& opened) {
+  const bool spin = launched_.backend.spin;
+  if (launched_.is_tentative) say_state(opened);
+  while (launched_.is_tentative) {
+    const Load load = TRY(await<Load>("the plan for what its device has"));
+    launched_ = TRY(read_load(load));
   }
-  if (!setup.plan.cpus.empty()) {
+  launched_.backend.spin = spin;
+  return {};
+}
+
+Rank::Setup Worker::rank_setup() const {
+  return {.model_path = launched_.options.model,
+          .shards = launched_.shards,
+          .plan = launched_.plan,
+          .limits = launched_.limits,
+          .kv_type = launched_.kv_type,
+          .kv_blocks_max = launched_.kv_blocks,
+          .recorded_rows_max = launched_.recorded_rows_max,
+          .kept_table = launched_.collectives};
+}
+
+Status Worker::load_simulated() {
+  const Simulation simulation = TRY(read_simulation(launched_.options.simulation));
+  launched_.backend.spin = false;  // nothing is computed: waiting ranks sleep
+  TRY(confirm(open_simulated(*launched_.simulated_memory, simulation, launched_.plan)));
+  Rank::Setup setup = rank_setup();
+  setup.simulated = {.memory = *launched_.simulated_memory,
+                     .simulation = simulation,
+                     .kv_blocks = launched_.kv_blocks,
+                     .pause = [this](Duration duration) { pause(duration); }};
+  TRY(join_group(setup, nullptr));
+  rank_ = TRY(Rank::load(std::move(setup), [this](const LoadProgress& at) { report(at); }));
+  return {};
+}
+
+Status Worker::load() {
+  if (launched_.simulated_memory) return load_simulated();
+  if (!launched_.plan.cpus.empty()) {
     // Before anything is allocated. Unbound is slower, not wrong.
-    if (const Status bound = bind_to_memory_node(setup.plan.numa_node); !bound) {
+    if (const Status bound = bind_to_memory_node(launched_.plan.numa_node); !bound) {
       LOG_INFO("goes on without being bound to its memory node: {}", bound.error().message);
     }
   }
   launched_.backend.spin = launched_.threads_of_all_ranks <= usable_cpus();
   RankBackend made = TRY(make_rank_backend(launched_));
+  if (made.context) {
+    const DeviceMemory::State state = TRY(made.backend->device_memory()->state());
+    TRY(confirm({*made.context, state.free}));
+  }
+  Rank::Setup setup = rank_setup();
   setup.context = made.context;
   TRY(join_group(setup, &made));
   setup.backend = std::move(made.backend);
@@ -454,34 +482,6 @@ void Worker::say(const Message& message) {
 }
 
 }  // namespace
-
-Result<WorkerArguments> parse_worker_arguments(std::span<const std::string> arguments) {
-  WorkerArguments result;
-  const std::string usage =
-      "; usage: plimsoll-worker --control ENDPOINT --instance WORD --replica N --rank N (started "
-      "by plimsolld)";
-  for (std::size_t i = 0; i < arguments.size(); i += 2) {
-    const std::string& name = arguments[i];
-    if (i + 1 == arguments.size()) return invalid(fmt::format("{} needs a value{}", name, usage));
-    const std::string& value = arguments[i + 1];
-    if (name == "--control") {
-      result.control = value;
-    } else if (name == "--instance") {
-      result.instance = value;
-    } else if (name == "--replica" || name == "--rank") {
-      std::int64_t& number = name == "--rank" ? result.rank : result.replica;
-      const char* last = value.data() + value.size();
-      const auto [end, error] = std::from_chars(value.data(), last, number);
-      if (error != std::errc{} || end != last || number < 0) {
-        return invalid(fmt::format("{} is '{}'; expected 0 or more{}", name, value, usage));
-      }
-    } else {
-      return invalid(fmt::format("unknown argument '{}'{}", name, usage));
-    }
-  }
-  if (result.control.empty()) return invalid("--control is missing" + usage);
-  return result;
-}
 
 int run_worker(const WorkerArguments& arguments) {
   Result<Channel> control = Channel::connect(arguments.control);

@@ -30,11 +30,12 @@ Result<CpuBackendOptions> backend_options(const Options& options, const RankPlan
   return backend;
 }
 
-// A simulated device has what the plan found free on it.
+// A simulated device has what the first plan found free on it, whatever takes some of it later.
 Result<std::optional<Bytes>> simulated_memory(const Options& options, const RankPlan& plan,
-                                              std::int64_t tp) {
+                                              std::int64_t tp, Bytes at_first) {
   const DeviceChoice choice = TRY(parse_device_choice(options.devices));
   if (choice.kind != DeviceKind::simulated) return std::optional<Bytes>();
+  if (at_first > 0) return std::optional<Bytes>(at_first);
   if (plan.device_total > 0) {
     return std::optional<Bytes>(plan.device_total - plan.held_by_others);
   }
@@ -93,12 +94,14 @@ Result<LaunchedRank> read_load(const Load& load) {
     return internal_error("Load names no request endpoint for rank 0");
   }
   result.request_endpoint = load.request_endpoint;
+  result.is_tentative = load.is_tentative;
   // One that cannot be read is measured again.
   if (const Result<BackendTable> kept = table_from_json(load.collectives)) {
     result.collectives = *kept;
   }
   result.backend = TRY(backend_options(result.options, result.plan));
-  result.simulated_memory = TRY(simulated_memory(result.options, result.plan, plan.tp));
+  result.simulated_memory =
+      TRY(simulated_memory(result.options, result.plan, plan.tp, load.simulated_memory));
   const DeviceChoice choice = TRY(parse_device_choice(result.options.devices));
   result.on_host_cuda = choice.kind == DeviceKind::cuda_host;
   return result;

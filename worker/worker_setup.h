@@ -30,6 +30,7 @@ struct LaunchedRank {
   CpuBackendOptions backend;              // `spin` is decided where the CPUs are known
   std::optional<Bytes> simulated_memory;  // of this rank's device; unset: it runs on the CPU
   std::int64_t threads_of_all_ranks = 0;  // of all replicas
+  bool is_tentative = false;              // nothing is loaded before another Load
   std::string request_endpoint;
   std::optional<BackendTable> collectives = {};  // of an earlier start, to be checked
 };

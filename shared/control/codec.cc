@@ -15,10 +15,10 @@ constexpr std::string_view kMagic = "PLIM";
 
 // In the order of the variant.
 constexpr std::array kTypeNames = {
-    "hello",    "load",      "progress", "loaded",       "commit",       "ready",
-    "ping",     "pong",      "fault",    "set_live",     "drain",        "router_setup",
-    "replicas", "listening", "probe",    "probe_result", "router_stats", "command",
-    "reply",    "generate",  "cancel",   "step_tokens"};
+    "hello",        "load",     "opened",    "progress", "loaded",       "commit",
+    "ready",        "ping",     "pong",      "fault",    "set_live",     "drain",
+    "router_setup", "replicas", "listening", "probe",    "probe_result", "router_stats",
+    "command",      "reply",    "generate",  "cancel",   "step_tokens"};
 static_assert(kTypeNames.size() == std::variant_size_v<Message>);
 
 template <typename T>

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-constexpr std::int64_t kProtocolVersion = 5;
+constexpr std::int64_t kProtocolVersion = 6;
 
 // ---- worker and daemon ----
 
@@ -42,10 +42,26 @@ struct Load {
   std::string request_endpoint;  // that a leader binds; empty for the others
   // table_to_json of an earlier start like this one, which is only checked; null: there is none.
   Json collectives = {};
+  // Of a rank on a device: it says what it finds there (Opened), and loads nothing before a Load
+  // that is not, perhaps of another plan.
+  bool is_tentative = false;
+  std::int64_t simulated_memory = 0;  // that was free on its device at first; 0: by the plan
   template <typename V>
   void fields(V& v) {
     v("options", options), v("plan", plan), v("replica", replica), v("rank", rank);
     v("request_endpoint", request_endpoint), v("collectives", collectives);
+    v("is_tentative", is_tentative), v("simulated_memory", simulated_memory);
+  }
+};
+
+// The answer to a Load that is tentative: a rank has made its context on its device, and loaded
+// nothing.
+struct Opened {
+  std::int64_t context = 0;  // bytes that it takes
+  std::int64_t free = 0;     // of the device, now
+  template <typename V>
+  void fields(V& v) {
+    v("context", context), v("free", free);
   }
 };
 
@@ -363,8 +379,9 @@ struct StepTokens {
   }
 };
 
-using Message = std::variant<Hello, Load, Progress, Loaded, Commit, Ready, Ping, Pong, Fault,
-                             SetLive, Drain, RouterSetup, Replicas, Listening, Probe, ProbeResult,
-                             RouterStats, Command, Reply, Generate, Cancel, StepTokens>;
+using Message =
+    std::variant<Hello, Load, Opened, Progress, Loaded, Commit, Ready, Ping, Pong, Fault, SetLive,
+                 Drain, RouterSetup, Replicas, Listening, Probe, ProbeResult, RouterStats, Command,
+                 Reply, Generate, Cancel, StepTokens>;
 
 }  // namespace plimsoll

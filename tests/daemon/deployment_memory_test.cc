@@ -247,5 +247,132 @@ TEST_F(TwoPhases, WhatCameWithTheFirstStepIsReportedToo) {
   EXPECT_EQ(count_logged("drift of graphs: planned 0 B, measured 1.00 GiB"), 2U) << "one a replica";
 }
 
+// The same on devices of 20 GiB, of which each rank's context takes 1 GiB.
+class OnDevices : public TwoPhases {
+ protected:
+  OnDevices() : TwoPhases(on_devices()) {}
+  static LaunchPlan on_devices() {
+    LaunchPlan launch = plan();
+    launch.memory.devices = "simulated";
+    launch.simulated_memory = {20 * kGiB, 20 * kGiB};
+    for (RankPlan& rank : launch.memory.ranks) {
+      rank.device = rank.replica;
+      rank.rows = {{Term::context, kGiB, "", Trust::assumed},
+                   {Term::weights, 10 * kGiB, "", Trust::computed},
+                   {Term::kv, 9 * kGiB, "", Trust::computed}};
+    }
+    return launch;
+  }
+  void open(std::int64_t replica, Bytes context, Bytes free) {
+    deployment_.said(std::to_string(replica), Opened{context, free}, kStart, out_);
+  }
+  std::vector<Load> loads() const {
+    std::vector<Load> found;
+    for (const Action& action : out_) {
+      const auto* send = std::get_if<Send>(&action);
+      const auto* load = send != nullptr ? std::get_if<Load>(&send->message) : nullptr;
+      if (load != nullptr) found.push_back(*load);
+    }
+    return found;
+  }
+};
+
+TEST_F(OnDevices, NothingIsLoadedBeforeAllRanksHaveOpenedTheirs) {
+  start();
+  ASSERT_EQ(loads().size(), 2U);
+  for (const Load& load : loads()) {
+    EXPECT_TRUE(load.is_tentative);
+    EXPECT_EQ(load.simulated_memory, 20 * kGiB);
+  }
+  open(0, kGiB, 19 * kGiB);
+  EXPECT_EQ(loads().size(), 2U);
+  open(1, kGiB + 100 * kMiB, 19 * kGiB - 100 * kMiB);  // within the tolerance
+  ASSERT_EQ(loads().size(), 4U);
+  EXPECT_FALSE(loads()[2].is_tentative);
+  EXPECT_FALSE(loads()[3].is_tentative);
+  EXPECT_EQ(count_plans(), 0U);
+}
+
+TEST_F(OnDevices, WhatOneFindsLessIsPlannedForOnceMoreWithWhatAllHaveFound) {
+  start();
+  open(1, kGiB, 12 * kGiB);
+  EXPECT_EQ(count_plans(), 0U) << "another may have even less";
+  open(0, 2 * kGiB, 18 * kGiB);
+  ASSERT_EQ(count_plans(), 1U);
+  EXPECT_EQ(count_logged("drift of context: planned 1.00 GiB (assumed), measured 2.00 GiB"), 1U);
+  ASSERT_EQ(deployment_.drifts().size(), 1U);
+  EXPECT_EQ(deployment_.drifts()[0].ranks, std::vector<std::string>{"0.0"});
+  const auto asked = std::ranges::find_if(
+      out_, [](const Action& action) { return std::holds_alternative<MakePlan>(action); });
+  const std::vector<DeviceFound>& found = std::get<MakePlan>(*asked).found;
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].device, 0);
+  EXPECT_EQ(found[0].context, 2 * kGiB);
+  EXPECT_EQ(found[1].free, 12 * kGiB);
+  EXPECT_EQ(loads().size(), 2U);
+  LaunchPlan less = on_devices();
+  less.context_length = 32 * 16;
+  deployment_.replanned(less, kStart, out_);
+  ASSERT_EQ(loads().size(), 4U);
+  EXPECT_FALSE(loads().back().is_tentative);
+  EXPECT_EQ(deployment_.plan().context_length, 32 * 16);
+}
+
+TEST_F(OnDevices, WhatThenDoesNotFitIsRefusedBeforeAnythingIsLoadedAndSaysWhatWasFound) {
+  start();
+  open(0, kGiB, 19 * kGiB);
+  open(1, kGiB, 4 * kGiB);
+  LaunchPlan refused = on_devices();
+  refused.refusal = does_not_fit("the plan does not fit: ...");
+  deployment_.replanned(refused, kStart, out_);
+  EXPECT_EQ(loads().size(), 2U);
+  ASSERT_TRUE(deployment_.failure());
+  EXPECT_EQ(deployment_.failure()->code, Code::does_not_fit);
+  EXPECT_NE(
+      deployment_.failure()->message.find(
+          "rank 1.0 has 4.00 GiB free with its context of 1.00 GiB up, and 19.00 GiB with one "
+          "of 1.00 GiB were planned"),
+      std::string::npos)
+      << deployment_.failure()->message;
+}
+
+TEST_F(OnDevices, ALayoutThatWouldBeAnotherThenIsNotLoaded) {
+  start();
+  open(0, kGiB, 19 * kGiB);
+  open(1, kGiB, 4 * kGiB);
+  LaunchPlan other = on_devices();
+  other.tp = 2;
+  deployment_.replanned(other, kStart, out_);
+  EXPECT_EQ(loads().size(), 2U);
+  ASSERT_TRUE(deployment_.failure());
+  EXPECT_NE(deployment_.failure()->message.find("tp 2 x dp 2"), std::string::npos);
+}
+
+TEST_F(OnDevices, WhoWaitsForTheOthersIsNotBlamedForTheTime) {
+  start();
+  open(0, kGiB, 19 * kGiB);
+  deployment_.tick(kStart + seconds(3600), out_);
+  EXPECT_EQ(count_logged("replica 0"), 0U);
+  const auto aborted = std::ranges::find_if(
+      out_, [](const Action& action) { return std::holds_alternative<AbortSegment>(action); });
+  ASSERT_NE(aborted, out_.end());
+  EXPECT_EQ(std::get<AbortSegment>(*aborted).replica, 1);
+}
+
+TEST_F(OnDevices, AReplicaThatStartsAgainIsNotAskedAgain) {
+  start();
+  open(0, kGiB, 19 * kGiB);
+  open(1, kGiB, 19 * kGiB);
+  load(0, 10 * kGiB);
+  load(1, 10 * kGiB);
+  const ChildId first{.replica = 0, .incarnation = deployment_.cohorts()[0].incarnation()};
+  deployment_.child_exited(first, {true, 9}, kStart, out_);
+  out_.clear();
+  deployment_.tick(kStart + seconds(2), out_);
+  for (const Action& action : Actions(out_)) spawned(action);
+  ASSERT_EQ(loads().size(), 1U);
+  EXPECT_FALSE(loads()[0].is_tentative);
+}
+
 }  // namespace
 }  // namespace plimsoll

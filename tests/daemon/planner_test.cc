@@ -116,6 +116,26 @@ TEST(Planner, WhatWouldNotFitOnAnEmptyMachineEitherIsNobodysFault) {
   EXPECT_EQ(planned.options.values.device_memory, kMiB);
 }
 
+TEST(Planner, WhatRanksFoundOnTheirDevicesGoesBeforeWhatWasSaidOfThem) {
+  const TempFolder folder;
+  OptionSet options = tiny_options(folder);
+  options.values.devices = "simulated:40GiB";
+  options.values.tp = 2;
+  const Result<LaunchPlan> first = make_launch_plan(options, {});
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->simulated_memory, (std::vector<Bytes>{40 * kGiB, 40 * kGiB}));
+  const DeviceFound found[] = {{0, 2 * kGiB, 38 * kGiB}, {1, kGiB, 30 * kGiB}};
+  const Result<LaunchPlan> second = make_launch_plan(options, {}, {}, found);
+  ASSERT_TRUE(second) << second.error().message;
+  EXPECT_FALSE(second->refusal);
+  EXPECT_EQ(second->memory.ranks[0].bytes(Term::context), 2 * kGiB);
+  EXPECT_EQ(second->memory.ranks[0].budget, 40 * kGiB);
+  EXPECT_EQ(second->memory.ranks[1].bytes(Term::context), kGiB);
+  EXPECT_EQ(second->memory.ranks[1].budget, 31 * kGiB);
+  EXPECT_EQ(second->memory.ranks[1].held_by_others, 9 * kGiB);
+  EXPECT_EQ(second->simulated_memory, first->simulated_memory) << "the devices are as they were";
+}
+
 TEST(Planner, ASimulationNeedsSimulatedDevicesAndNoMistakes) {
   const TempFolder folder;
   OptionSet options = tiny_options(folder);

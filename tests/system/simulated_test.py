@@ -111,7 +111,9 @@ class Simulated(SystemTest):
         server.stop()
         self.assertEqual(code, 3, log)
         self.assertEqual(log.count(" E worker "), 0, log)
-        self.assertRegex(log, "context needs 17.00 GiB and 16.00 GiB of 16.00 GiB are free; 7 peers left with it; it is not")
+        self.assertEqual(log.count("the plan does not fit"), 1, log)
+        self.assertIn("rank 0.0 has 0 B free with its context of 17.00 GiB up", log)
+        self.assertNotIn("GiB of weights", log, "nothing was loaded for it")
 
     def test_an_arena_that_overruns_names_the_row_of_the_plan(self):
         server = self.deployment(costs=[{"term": "weights", "bytes": "1GiB", "ranks": [2]}])
@@ -239,6 +241,26 @@ class Rehearsal(SystemTest):
             self.assertNotIn("worker 0.6", said)
             self.assertNotIn("weights = ", server.log(), "and not eight times in the journal")
             self.assertEqual(server.status()["drift"], [])
+
+    def test_a_neighbour_that_came_since_the_plan_is_planned_for_before_anything_is_loaded(self):
+        neighbour = [{"term": "neighbour", "bytes": "10GiB", "ranks": [5]}]
+        with self.deployment(simulation={"costs": neighbour}) as server:
+            self.assertEqual(server.log().count("planning once more before anything is loaded"), 1, server.log())
+            self.assertIn("rank 0.5 has ", server.log())
+            for rank in server.workers():
+                self.assertEqual(rank["memory"]["kv"]["committed"], rank["memory"]["kv"]["planned"])
+            self.assertEqual(server.status()["drift"], [])
+            os.kill(server.workers()[5]["pid"], signal.SIGKILL)
+            wait_until("the replica is restarted", lambda: server.status()["replicas"][0]["incarnation"] != 1
+                       and {r["state"] for r in server.workers()} == {"ready"}, 30)
+        server = self.deployment("--mem-fraction-static", 0.88, simulation={"costs": neighbour})
+        server.launch()
+        code = server.daemon.wait(30)
+        log = server.log()
+        server.stop()
+        self.assertEqual(code, 3, log)
+        self.assertEqual(log.count("the plan does not fit"), 1, log)
+        self.assertIn("Before anything was loaded, rank 0.5 has ", log)
 
     def test_a_context_that_is_auto_is_lowered_for_what_the_second_phase_finds(self):
         costs = [{"term": "neighbour", "bytes": "8GiB", "when": "loaded", "ranks": [5]}]

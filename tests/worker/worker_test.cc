@@ -1,5 +1,6 @@
 #include "worker/worker.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -67,7 +68,7 @@ class Supervisor {
   }
 
   // Up to the last Load.
-  void load() {
+  void load(bool is_tentative = false) {
     for (std::int64_t rank = 0; rank < tp_; ++rank) launch(rank);
     expect_from_all<Hello>([&](const std::string& peer, const Hello& hello) {
       EXPECT_EQ(hello.role, "worker");
@@ -75,12 +76,17 @@ class Supervisor {
       workers_.at(static_cast<std::size_t>(hello.rank)).peer = peer;
     });
     // Only now, since what comes from one while another is waited for would be passed over.
+    say_load(is_tentative);
+  }
+
+  void say_load(bool is_tentative) {
     for (std::int64_t rank = 0; rank < tp_; ++rank) {
       Load load;
       load.options = option_set_to_json(options_);
       load.plan = memory_plan_to_json(plan_);
       load.rank = rank;
       if (rank == 0) load.request_endpoint = request_endpoint();
+      load.is_tentative = is_tentative;
       say(workers_[static_cast<std::size_t>(rank)].peer, load);
     }
   }
@@ -299,6 +305,30 @@ TEST(Worker, LeavesWhenAPeerHasDied) {
   EXPECT_EQ(supervisor.exit_codes(), (std::vector<int>{75, 75}));
 }
 
+TEST(Worker, ATentativeLoadIsAnsweredWithWhatTheDeviceHasAndNothingIsLoaded) {
+  Supervisor supervisor(2);
+  supervisor.options().values.devices = "simulated:94GiB";
+  supervisor.memory_plan().ranks[1].rows.push_back(
+      {.term = Term::context, .bytes = kGiB, .formula = {}});
+  ASSERT_NO_FATAL_FAILURE(supervisor.load(true));
+  std::vector<Bytes> contexts;
+  supervisor.expect_from_all<Opened>([&](const std::string&, const Opened& opened) {
+    contexts.push_back(opened.context);
+    EXPECT_EQ(opened.context + opened.free, 94 * kGiB);
+  });
+  std::ranges::sort(contexts);
+  EXPECT_EQ(contexts, (std::vector<Bytes>{0, kGiB}));
+  // Another plan comes of it, once more tentative, and then it counts.
+  supervisor.memory_plan().ranks[1].rows.back().bytes = 2 * kGiB;
+  supervisor.say_load(true);
+  supervisor.say_load(false);
+  supervisor.expect_from_all<Loaded>([&](const std::string&, const Loaded& loaded) {
+    const Json* context = loaded.measured.find("terms")->find("context");
+    if (context == nullptr || context->as_int() == 0) return;  // of rank 0
+    EXPECT_EQ(context->as_int(), 2 * kGiB);
+  });
+}
+
 TEST(Worker, APlanThatIsTooShortIsNamedAndEndsTheStart) {
   Supervisor supervisor(1);
   for (PlanRow& row : supervisor.memory_plan().ranks[0].rows) {
@@ -321,24 +351,6 @@ TEST(Worker, NamesAFileThatItCannotLoad) {
     EXPECT_NE(fault.message.find("/nowhere/model.gguf"), std::string::npos) << fault.message;
   });
   EXPECT_EQ(supervisor.exit_codes(), std::vector<int>{78});
-}
-
-TEST(Worker, ArgumentsAreCheckedByName) {
-  using Words = std::vector<std::string>;
-  const auto good = parse_worker_arguments(Words{"--control", "ipc:///run/control", "--instance",
-                                                 "abc", "--replica", "1", "--rank", "2"});
-  ASSERT_TRUE(good) << good.error().message;
-  EXPECT_EQ(good->control, "ipc:///run/control");
-  EXPECT_EQ(good->instance, "abc");
-  EXPECT_EQ(good->replica, 1);
-  EXPECT_EQ(good->rank, 2);
-  for (const Words& words :
-       {Words{}, Words{"--control"}, Words{"--control", "x", "--rank", "-1"},
-        Words{"--control", "x", "--rank", "1x"}, Words{"--control", "x", "--color", "red"}}) {
-    const auto bad = parse_worker_arguments(words);
-    ASSERT_FALSE(bad);
-    EXPECT_EQ(bad.error().code, Code::invalid);
-  }
 }
 
 }  // namespace

@@ -56,10 +56,10 @@ StepTokens sample_step() {
 
 TEST(Codec, EveryTypeComesBackAsItWas) {
   const std::vector<Message> messages = {
-      Hello{},    Load{},      Progress{}, Loaded{},      Commit{},      Ready{},
-      Ping{},     Pong{},      Fault{},    SetLive{},     Drain{},       RouterSetup{},
-      Replicas{}, Listening{}, Probe{},    ProbeResult{}, RouterStats{}, Command{},
-      Reply{},    Generate{},  Cancel{},   sample_step()};
+      Hello{},       Load{},     Opened{},    Progress{}, Loaded{},      Commit{},
+      Ready{},       Ping{},     Pong{},      Fault{},    SetLive{},     Drain{},
+      RouterSetup{}, Replicas{}, Listening{}, Probe{},    ProbeResult{}, RouterStats{},
+      Command{},     Reply{},    Generate{},  Cancel{},   sample_step()};
   ASSERT_EQ(messages.size(), std::variant_size_v<Message>);
   for (const Message& message : messages) {
     const Result<Message> back = round_trip(message);
