@@ -126,7 +126,7 @@ void merge_shares(std::vector<Difference>& all) {
   constexpr std::string_view kShares[] = {"mem-fraction-static", "gpu-memory-utilization"};
   const auto find = [&](std::string_view name) {
     return std::ranges::find_if(all, [&](const Difference& difference) {
-      return difference.kind == DifferenceKind::option && difference.name == name;
+      return difference.kind == DifferenceKind::option && canonical_option(difference.name) == name;
     });
   };
   const auto by_free = find(kShares[0]);

@@ -56,7 +56,8 @@ void note_window(const PlanProblem& problem, const Fit& fit, std::vector<std::st
   const Bytes token = problem.fit.ranks.front().kv_token_bytes;
   const Tokens context = fit.step.context_length;
   const Bytes of_windowed = token * windowed / model.layers;
-  const Tokens kept = std::min(context, model.window + fit.step.step_tokens_max);
+  const Tokens kept = model.window + fit.step.step_tokens_max;
+  if (kept >= context) return;  // nobody would keep less
   const Bytes whole = context * token;
   notes.push_back(fmt::format(
       "{} of {} layers look back {} tokens only; their KV is kept for the whole context all the "

@@ -166,12 +166,13 @@ void add_total_tokens(const FitInputs& in, MemoryWindow& window) {
 // Of ranks on devices, or where a rule is given. `all`: with every rank, of which others decide
 // with another utilization.
 void add_rules(const FitInputs& in, const FitInputs& all, MemoryWindow& window) {
-  // The two fractions exclude each other.
-  if (in.rule == KvRule::static_fraction || (in.on_devices && in.rule != KvRule::utilization)) {
+  // The two fractions exclude each other, and bytes go before both.
+  const bool is_open = in.on_devices && in.rule == KvRule::demand;
+  if (in.rule == KvRule::static_fraction || is_open) {
     window.options.push_back(
         two_sided_window(in, *find_option("mem-fraction-static"), kFractionStep, set_fraction));
   }
-  if (in.rule == KvRule::utilization || (in.on_devices && in.rule != KvRule::static_fraction)) {
+  if (in.rule == KvRule::utilization || is_open) {
     window.options.push_back(two_sided_window(all, *find_option("gpu-memory-utilization"),
                                               kFractionStep, set_utilization));
   }

@@ -171,7 +171,9 @@ Status check_ranks(const ModelSpec& spec, const HeadUnits& units, const Cutting&
   for (const FfnKind& kind : kFfnKinds) {
     if (ffn_size(spec, kind.by) == 0 || is_shared_whole(spec, cutting, kind)) continue;
     Limit limit = ffn_limit(spec, cutting, kind);
-    if (ranks_of(cutting, kind.by) <= limit.tp_max) continue;
+    const std::int64_t ranks = ranks_of(cutting, kind.by);
+    if (ranks <= limit.tp_max) continue;
+    limit.tp_max *= std::max<std::int64_t>(1, tp / ranks);
     consider(std::move(limit));
   }
   consider(vocab_limit(spec));

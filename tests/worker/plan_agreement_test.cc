@@ -1,11 +1,13 @@
 // The plan's rows against what the code that fills them asks for: the plan restates formulas of
 // kernels and worker, which it cannot include.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/host_runtime.h"
+#include "shared/memory/collective_bytes.h"
 #include "shared/memory/memory_plan.h"
 #include "tests/support/model_specs.h"
 #include "tests/support/plan_cases.h"
@@ -107,33 +109,44 @@ TEST(PlanAgreement, OnAGpuRowsAreWhatTheCudaBackendAsksForInTheDriversPieces) {
   device.memory_free = 140 * kGiB;
   device.compute_major = 9;
   device.multiprocessors = 132;
-  machine.devices = {device};
-  for (const ModelSpec& model :
-       {make_llama_spec(smollm2_shape()), make_llama_spec(llama3_8b_shape())}) {
-    SCOPED_TRACE(model.hidden);
-    const OptionSet options = test_options({"--devices=cuda", "--max-running-requests=64"});
+  machine.devices.assign(4, device);
+  const struct {
+    ModelSpec model;
+    std::int64_t tp;
+  } launches[] = {{make_llama_spec(smollm2_shape()), 1},
+                  {make_llama_spec(smollm2_shape()), 2},
+                  {make_llama_spec(llama3_8b_shape()), 1},
+                  {make_llama_spec(llama3_8b_shape()), 4}};
+  for (const auto& [model, tp] : launches) {
+    SCOPED_TRACE(fmt::format("{} over {}", model.hidden, tp));
+    const OptionSet options =
+        test_options({"--devices=cuda", "--max-running-requests=64", fmt::format("--tp={}", tp)});
     const Result<MemoryPlan> plan = plan_memory(machine, model, options);
     ASSERT_TRUE(plan) << plan.error().message;
     ASSERT_FALSE(plan->refusal) << plan->refusal->message;
     EXPECT_EQ(plan->decisions.kv_type, KvType::f16);
     EXPECT_EQ(plan->decisions.cuda_graph_max_bs, 64);
-    const Result<ShardPlan> shards = plan_shards(model, 1);
+    const Result<ShardPlan> shards = plan_shards(model, tp);
     ASSERT_TRUE(shards);
     const DecoderLimits limits{.rows_max = plan->decisions.step_tokens_max,
                                .logit_rows_max = plan->decisions.logit_rows_max,
                                .context_length = plan->decisions.context_length};
-    const RankPlan& rank = plan->ranks.front();
-    EXPECT_EQ(rank.device_uuid, device.uuid);
-    const DecoderBuffers shapes = decoder_buffer_shapes(model, *shards, 0, limits);
-    const auto in_pieces = [](Bytes bytes) { return round_up(bytes, 2 * kMiB); };
-    EXPECT_EQ(rank.bytes(Term::weights), in_pieces(rank_weights(model, rank.shard).bytes()));
-    EXPECT_EQ(rank.bytes(Term::activations), in_pieces(activation_bytes(shapes)));
-    EXPECT_EQ(rank.bytes(Term::logits), in_pieces(logit_bytes(shapes)));
-    EXPECT_GE(rank.bytes(Term::tables), rope_table_bytes(model, limits.context_length));
-    const auto backend = make_cuda_backend(cuda::make_host_runtime({.memory = 0}));
-    expect_covers(rank.bytes(Term::workspace),
-                  in_pieces(backend->workspace_bytes(backend_limits(model, rank.shard, limits))),
-                  "workspace");
+    ASSERT_EQ(std::ssize(plan->ranks), tp);
+    for (const RankPlan& rank : plan->ranks) {
+      EXPECT_EQ(rank.device_uuid, device.uuid);
+      const DecoderBuffers shapes =
+          decoder_buffer_shapes(model, *shards, static_cast<int>(rank.rank), limits);
+      const auto in_pieces = [](Bytes bytes) { return round_up(bytes, 2 * kMiB); };
+      EXPECT_EQ(rank.bytes(Term::weights), in_pieces(rank_weights(model, rank.shard).bytes()));
+      EXPECT_EQ(rank.bytes(Term::activations), in_pieces(activation_bytes(shapes)));
+      EXPECT_GE(rank.bytes(Term::logits), in_pieces(logit_bytes(shapes)));
+      EXPECT_GE(rank.bytes(Term::tables), rope_table_bytes(model, limits.context_length));
+      EXPECT_EQ(rank.bytes(Term::collective), tp == 1 ? 0 : kIpcBytes + 2 * kMiB);
+      const auto backend = make_cuda_backend(cuda::make_host_runtime({.memory = 0}));
+      expect_covers(rank.bytes(Term::workspace),
+                    in_pieces(backend->workspace_bytes(backend_limits(model, rank.shard, limits))),
+                    "workspace");
+    }
   }
 }
 

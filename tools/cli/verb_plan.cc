@@ -129,6 +129,11 @@ Result<OptionSet> options_of(const Invocation& call, std::vector<std::string>& n
     }
     const bool knows_devices =
         !options.values.machine.empty() || options.origin("devices").source != Source::built_in;
+    if (is_layout_auto(options.values) && options.values.machine.empty()) {
+      return invalid(
+          "tp and dp cannot be auto beside a log: it does not say how many devices there are, and "
+          "simulated ones are as many as the ranks; give both, or --machine FILE");
+    }
     if (!knows_devices) {
       return invalid(
           fmt::format("{} does not say how large its devices are: add --devices "

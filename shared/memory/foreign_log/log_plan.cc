@@ -12,7 +12,9 @@
 
 #include "shared/base/text.h"
 #include "shared/memory/memory_terms.h"
+#include "shared/model/kv_shape.h"
 #include "shared/options/assumption.h"
+#include "shared/options/fraction.h"
 #include "shared/options/option_table.h"
 #include "shared/options/option_value.h"
 
@@ -27,8 +29,8 @@ constexpr std::array<std::string_view, 7> kTaken = {"tp",
                                                     "chunked-prefill-size",
                                                     "cuda-graph-max-bs",
                                                     "max-total-tokens"};
-// A card has that much more than what is free on it once a process has begun.
 constexpr double kSameTokens = 0.02;
+// A card has that much more than what is free on it once a process has begun.
 constexpr Bytes kTakenAtStart = 2 * kGiB;
 
 bool is_number(std::string_view text) {
@@ -72,13 +74,26 @@ std::int64_t count_of(const ForeignLog& log, std::string_view name) {
   return std::stoll(arg->value);
 }
 
+// What its share of the device comes to.
+std::optional<Bytes> share_of_device(const ForeignLog& log) {
+  if (!log.total || !log.fraction) return std::nullopt;
+  return share_of_bytes_up(*log.total, std::llround(*log.fraction * kWhole));
+}
+
+// Of processes that were there before it, in the engine whose share counts them.
+Bytes counted_others(const ForeignLog& log) {
+  if (!log.counts_others || !log.total || !log.free_at_start) return 0;
+  const Bytes held = *log.total - *log.free_at_start;
+  return held > kTakenAtStart ? held : 0;  // less is its own context
+}
+
 // Before weights, with context and communicators up: where the log does not say it and went on to
 // load them, its share of the device was there.
 std::optional<Bytes> free_by_share(const ForeignLog& log) {
   const ForeignRank* rank = log.tightest();
-  if (!log.total || !log.fraction || rank == nullptr || !rank->weights) return std::nullopt;
-  const auto share = static_cast<Bytes>(std::ceil(static_cast<double>(*log.total) * *log.fraction));
-  if (share < *log.total - kTakenAtStart) return std::nullopt;
+  const std::optional<Bytes> share = share_of_device(log);
+  if (!share || rank == nullptr || !rank->weights) return std::nullopt;
+  if (*share < *log.total - kTakenAtStart) return std::nullopt;
   return share;
 }
 
@@ -87,11 +102,9 @@ std::optional<Bytes> free_by_share(const ForeignLog& log) {
 std::optional<Bytes> buffers_of(const ForeignLog& log) {
   const ForeignRank* rank = log.tightest();
   const std::optional<Bytes> kv = log.kv_rule();
-  const bool is_by_share = !log.has_kv_in_bytes();
-  if (is_by_share && log.total && log.fraction && rank != nullptr && rank->weights && kv) {
-    const auto share =
-        static_cast<Bytes>(std::ceil(static_cast<double>(*log.total) * *log.fraction));
-    const Bytes beside = share - *rank->weights - log.graphs_estimate.value_or(0) - *kv;
+  const std::optional<Bytes> share = share_of_device(log);
+  if (!log.has_kv_in_bytes() && share && rank != nullptr && rank->weights && kv) {
+    const Bytes beside = *share - *rank->weights - log.graphs_estimate.value_or(0) - *kv;
     if (beside >= 0) return beside;
   }
   if (!log.activation) return std::nullopt;
@@ -124,14 +137,21 @@ std::string assumptions_of(const ForeignLog& log) {
     }
   } else {
     assumed.add("total", log.total);
-    assumed.add("free", log.free_at_start ? log.free_at_start : free_by_share(log));
+    // Where its share counts others, these are a row, and not missing from what is free.
+    const Bytes others = counted_others(log);
+    assumed.add("free", others > 0          ? log.total
+                        : log.free_at_start ? log.free_at_start
+                                            : free_by_share(log));
     if (rank != nullptr) assumed.add("weights", rank->weights);
     const std::optional<Bytes> buffers = buffers_of(log);
     if (buffers) {
       // The trial step has all buffers of a step; the rest is outside PyTorch.
       const Bytes step = log.activation.value_or(*buffers);
       assumed.add("activations", step);
-      assumed.add("workspace", std::max<Bytes>(0, *buffers - step));
+      const Bytes rest = std::max<Bytes>(0, *buffers - step);
+      const Bytes held = std::min(others, rest);
+      assumed.add("workspace", rest - held);
+      if (held > 0) assumed.add("process", held);
       assumed.add("tables", 0);
       assumed.add("logits", 0);
       // Taken after KV, so of the share only as estimated; beside KV in bytes all of them.
@@ -194,6 +214,11 @@ std::vector<std::string> log_plan_notes(const ForeignLog& log) {
         count_of(log, "dp"), count_of(log, "tp"),
         has_weights ? "" : ", with attention's weights and KV heads as if they were divided"));
   }
+  if (const Bytes others = counted_others(log); others > 0) {
+    notes.push_back(fmt::format(
+        "{} that other processes held are in the row process: this engine's share counts them",
+        format_bytes(others)));
+  }
   if (count_of(log, "pp") > 1) {
     notes.push_back(fmt::format(
         "the log has pipeline parallelism over {} stages; planned are the {} of one stage{}",
@@ -209,7 +234,7 @@ std::vector<std::string> log_plan_notes(const ForeignLog& log) {
         count_of(log, "ep"), count_of(log, "ep")));
   }
   if (log.has_kv_in_bytes() && log.total && log.free_at_start && log.fraction) {
-    const auto asked = static_cast<Bytes>(static_cast<double>(*log.total) * *log.fraction);
+    const Bytes asked = *share_of_device(log);
     if (asked > *log.free_at_start) {
       notes.push_back(fmt::format(
           "KV is planned by its bytes; vLLM itself also asks that {} ({} of the device) are free "
@@ -247,8 +272,14 @@ bool is_divided_otherwise(const OptionSet& given, const ForeignLog& log) {
 bool has_other_kv(const OptionSet& given, const ForeignLog& log) {
   if (!is_given(given, "kv-cache-dtype")) return false;
   const ForeignArg* arg = log.arg("kv-cache-dtype");
-  const auto theirs = arg == nullptr ? std::nullopt : kv_type_of(arg->value);
-  return given.values.kv_cache_dtype != theirs.value_or("auto");
+  // What is auto there is the model's own, of two bytes.
+  const std::string theirs =
+      (arg == nullptr ? std::nullopt : kv_type_of(arg->value)).value_or("bf16");
+  const auto bytes = [](std::string_view type) {
+    return kv_row_bytes(kv_type_from_name(type == "auto" ? "bf16" : type).value_or(KvType::bf16),
+                        128);
+  };
+  return bytes(given.values.kv_cache_dtype) != bytes(theirs);
 }
 
 // Term by term: what is assumed by hand, then what the log measured and nothing speaks against.

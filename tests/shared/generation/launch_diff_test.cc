@@ -123,6 +123,36 @@ TEST(LaunchDiff, ADefaultThatTheOtherSideDoesNotNameIsNoDifference) {
   EXPECT_TRUE(compare_launches(after, working()).empty());
 }
 
+TEST(LaunchDiff, SharesOfDifferentTotalsAreOneDifference) {
+  LaunchFacts sglang = working();
+  LaunchFacts vllm = working();
+  vllm.options[0] = {"gpu-memory-utilization", "0.92", "default"};
+  for (const bool is_first : {true, false}) {
+    const std::vector<Difference> found =
+        is_first ? compare_launches(sglang, vllm) : compare_launches(vllm, sglang);
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found[0].name, is_first ? "mem_fraction_static -> gpu-memory-utilization"
+                                      : "gpu-memory-utilization -> mem_fraction_static");
+    EXPECT_EQ(is_first ? found[0].before : found[0].after, "0.88 of what is free before weights");
+    EXPECT_EQ(is_first ? found[0].after : found[0].before, "0.92 of the whole device");
+    EXPECT_GE(found[0].suspicion, 0.8);
+  }
+  // Where one launch has both, they are two.
+  vllm.options.push_back({"mem_fraction_static", "0.5", "flag"});
+  sglang.options[0] = {"port", "1", "default"};
+  EXPECT_EQ(compare_launches(sglang, vllm).size(), 3U);
+}
+
+TEST(LaunchDiff, WhatPythonCallsNoneIsNotSet) {
+  LaunchFacts before = working();
+  LaunchFacts after = working();
+  before.options.push_back({"context-length", "131072", "flag"});
+  after.options.push_back({"context-length", "None", "default"});
+  const std::string text = launch_diff_text(before, after, compare_launches(before, after));
+  EXPECT_NE(text.find("context-length 131072 (flag) -> (not set) (default)"), std::string::npos)
+      << text;
+}
+
 TEST(LaunchDiff, WhatIsOfNoWeightSharesALineAndLongReasonsStandBelow) {
   LaunchFacts after = working();
   after.options[1] = {"port", "9000", "default"};

@@ -131,5 +131,28 @@ TEST(PlanProblem, RefusesWhatContradictsTheMachine) {
             std::string::npos);
 }
 
+TEST(PlanProblem, ExpertsOverGroupsOfRanksAllowMoreRanks) {
+  const ModelSpec model = *golden_model("deepseek-r1");
+  Machine machine = test_machine(256 * kGiB, 8);
+  Device device;
+  device.is_simulated = true;
+  device.memory_total = device.memory_free = 141 * kGiB;
+  device.compute_major = 9;
+  machine.devices.assign(64, device);
+  const auto made = [&](std::vector<std::string> flags) {
+    flags.push_back("--devices=simulated:141GiB");
+    return make_problem(machine, model, test_options(std::move(flags)).values, nullptr);
+  };
+  EXPECT_TRUE(made({"--tp=32", "--ep=2"}));
+  const auto refused = made({"--tp=64", "--ep=2"});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("tp can be 1 to 32"), std::string::npos)
+      << refused.error().message;
+  const auto without = made({"--tp=32"});
+  ASSERT_FALSE(without);
+  EXPECT_NE(without.error().message.find("tp can be 1 to 16"), std::string::npos)
+      << without.error().message;
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -87,6 +87,29 @@ TEST(ForeignLog, AnErrorThatIsNotAboutMemoryIsQuoted) {
   EXPECT_EQ(log.end_line_number, 4);
 }
 
+TEST(ForeignLog, ALoneErrorIsTheEndWhereNothingElseSaysIt) {
+  const std::string begin =
+      "INFO 10-25 13:00:00 [utils.py:233] non-default args: {'model': 'm', 'max_model_len': 8192}\n"
+      "(EngineCore_DP0 pid=200) INFO 10-25 13:00:20 [core.py:77] Initializing a V1 LLM engine "
+      "(v0.11.0) with config: model='m', max_seq_len=8192\n";
+  const std::string error =
+      "(EngineCore_DP0 pid=200) ERROR 10-25 13:01:30 [core.py:708] ValueError: The output_size of "
+      "gate's and up's weight = 3696 is not divisible by weight quantization block_n = 128.\n";
+  const auto log = parse_foreign_log(begin + error);
+  ASSERT_TRUE(log) << log.error().message;
+  EXPECT_EQ(log->end, ForeignEnd::other);
+  EXPECT_EQ(log->end_line_number, 3);
+  EXPECT_NE(log->end_line.find("is not divisible by weight quantization"), std::string::npos);
+  // One that was survived, and one of a launch before this.
+  const auto served = parse_foreign_log(begin + error + "INFO: Application startup complete.\n");
+  ASSERT_TRUE(served);
+  EXPECT_EQ(served->end, ForeignEnd::served);
+  const auto again = parse_foreign_log(begin + error + begin);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->launches, 2);
+  EXPECT_EQ(again->end, ForeignEnd::unknown);
+}
+
 TEST(ForeignLog, QuotesOfTheLogAreBoundedAndValidText) {
   const ForeignLog log = parsed(
       "server_args=ServerArgs(tp_size=1)\nNot enough memory. Please try "

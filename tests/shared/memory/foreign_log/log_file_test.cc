@@ -2,9 +2,12 @@
 
 #include <fstream>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "shared/base/unique_fd.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/test_data.h"
 
@@ -20,7 +23,27 @@ TEST(LogFile, AFileThatIsNotThereOrNoLogIsNamed) {
   ASSERT_FALSE(noise);
   EXPECT_EQ(noise.error().code, Code::invalid);
   EXPECT_NE(noise.error().message.find("noise.log"), std::string::npos);
-  EXPECT_FALSE(read_foreign_log("/"));
+}
+
+TEST(LogFile, AFolderIsNotTriedAgainLater) {
+  const auto folder = read_foreign_log("/");
+  ASSERT_FALSE(folder);
+  EXPECT_EQ(folder.error().code, Code::invalid);
+  EXPECT_EQ(folder.error().message,
+            "read log /: it is a folder; name a file in it, or - for standard input");
+}
+
+TEST(LogFile, AHyphenIsStandardInput) {
+  const UniqueFd kept(::dup(STDIN_FILENO));
+  const UniqueFd file(::open(golden_path("logs/sglang-failing.log").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(kept && file);
+  ASSERT_EQ(::dup2(file.get(), STDIN_FILENO), STDIN_FILENO);
+  const auto log = read_foreign_log(kStandardInput);
+  ASSERT_EQ(::dup2(kept.get(), STDIN_FILENO), STDIN_FILENO);
+  ASSERT_TRUE(log) << log.error().message;
+  EXPECT_EQ(log->end, ForeignEnd::no_kv);
+  EXPECT_EQ(log_label(kStandardInput), "standard input");
+  EXPECT_EQ(log_label("/var/log/a.log"), "a.log");
 }
 
 // 24 MB of serving and one line of 8 MB: what is kept does not grow with it.

@@ -1,5 +1,6 @@
 #include "shared/memory/foreign_log/log_plan.h"
 
+#include <algorithm>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -124,14 +125,21 @@ TEST(LogPlan, ReplaysVllmsAccountToItsTokens) {
 TEST(LogPlan, ReplaysThatOthersHeldTheMemory) {
   const ForeignLog log = log_of("vllm-0.6-occupied.log");
   const auto options = taken("vllm-0.6-occupied.log");
-  EXPECT_NE(options.at("assume").find("workspace=247"), std::string::npos) << options.at("assume");
+  EXPECT_NE(options.at("assume").find("process=247"), std::string::npos) << options.at("assume");
+  EXPECT_NE(options.at("assume").find("workspace=0B"), std::string::npos) << options.at("assume");
+  const std::vector<std::string> notes = log_plan_notes(log);
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return note ==
+           "23.10 GiB that other processes held are in the row process: this engine's share "
+           "counts them";
+  }));
   const OptionSet set = with_log_options(test_options({}), log, "a.log");
   const Result<Machine> machine = find_machine(set.values);
   ASSERT_TRUE(machine) << machine.error().message;
   const Result<MemoryPlan> plan = plan_memory(*machine, *golden_model("llama-8b"), set);
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(plan->refusal);
-  EXPECT_NE(plan->refusal->message.find("binding: workspace, 23.08 GiB"), std::string::npos)
+  EXPECT_NE(plan->refusal->message.find("binding: process, 23.08 GiB"), std::string::npos)
       << plan->refusal->message;
 }
 
