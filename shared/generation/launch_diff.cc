@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -120,38 +121,52 @@ void compare_figures(const std::vector<Figure>& before, const std::vector<Figure
   }
 }
 
-// SGLang's share and vLLM's are of different totals: where one launch has the one and the other the
-// other, that is one difference and not two.
-void merge_shares(std::vector<Difference>& all) {
-  constexpr std::string_view kShares[] = {"mem-fraction-static", "gpu-memory-utilization"};
-  const auto find = [&](std::string_view name) {
-    return std::ranges::find_if(all, [&](const Difference& difference) {
-      return difference.kind == DifferenceKind::option && canonical_option(difference.name) == name;
-    });
-  };
-  const auto by_free = find(kShares[0]);
-  const auto by_device = find(kShares[1]);
-  if (by_free == all.end() || by_device == all.end()) return;
-  const bool is_first = by_free->before.has_value();
-  const Difference& from = is_first ? *by_free : *by_device;
-  const Difference& to = is_first ? *by_device : *by_free;
-  if (!from.before || from.after || to.before || !to.after) return;
-  const auto with = [&](const Difference& one, const std::string& value) {
-    return &one == &*by_free ? value + " of what is free before weights"
-                             : value + " of the whole device";
-  };
-  Difference both{.kind = DifferenceKind::option,
-                  .name = fmt::format("{} -> {}", from.name, to.name),
-                  .before = with(from, *from.before),
-                  .after = with(to, *to.after),
-                  .before_source = from.before_source,
-                  .after_source = to.after_source,
-                  .why =
-                      "shares of different totals: the one of what is free before weights, for "
-                      "weights and KV; the other of the whole device, for all that it takes",
-                  .suspicion = std::max(from.suspicion, to.suspicion)};
-  *by_free = std::move(both);
-  all.erase(by_device);
+// SGLang's share and vLLM's are of different totals.
+constexpr std::string_view kShares[] = {"mem-fraction-static", "gpu-memory-utilization"};
+
+bool is_share(std::string_view name) {
+  return std::ranges::find(kShares, canonical_option(name)) != std::end(kShares);
+}
+
+// The one that a launch has, a default too; nullptr: none, or both.
+const Setting* share_of(const LaunchFacts& facts) {
+  const Setting* found = nullptr;
+  for (const Setting& setting : facts.options) {
+    if (!is_share(setting.name) || is_unset(setting)) continue;
+    if (found != nullptr) return nullptr;
+    found = &setting;
+  }
+  return found;
+}
+
+std::string of_its_total(const Setting& share) {
+  return share.value + (canonical_option(share.name) == kShares[0]
+                            ? " of what is free before weights"
+                            : " of the whole device");
+}
+
+// Where one launch has the one and the other the other, that is one difference and not two.
+void merge_shares(const LaunchFacts& before, const LaunchFacts& after,
+                  std::vector<Difference>& all) {
+  const Setting* from = share_of(before);
+  const Setting* to = share_of(after);
+  if (from == nullptr || to == nullptr ||
+      canonical_option(from->name) == canonical_option(to->name)) {
+    return;
+  }
+  Difference both = difference_of(DifferenceKind::option, from, to);
+  both.name = fmt::format("{} -> {}", from->name, to->name);
+  both.before = of_its_total(*from);
+  both.after = of_its_total(*to);
+  both.why =
+      "shares of different totals: the one of what is free before weights, for weights and KV; the "
+      "other of the whole device, for all that it takes";
+  std::erase_if(all, [&](const Difference& one) {
+    if (one.kind != DifferenceKind::option || !is_share(one.name)) return false;
+    both.suspicion = std::max(both.suspicion, one.suspicion);
+    return true;
+  });
+  all.push_back(std::move(both));
 }
 
 Json optional_json(const std::optional<std::string>& value) {
@@ -222,7 +237,7 @@ std::vector<Difference> compare_launches(const LaunchFacts& before, const Launch
       difference.suspicion = 0;
     }
   }
-  merge_shares(all);
+  merge_shares(before, after, all);
   std::ranges::stable_sort(all, std::greater<>(), &Difference::suspicion);
   compare_figures(before.figures, after.figures, all);
   return all;

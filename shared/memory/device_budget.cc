@@ -11,7 +11,7 @@ DeviceBudget decide_device_budget(const Device& device, Bytes start,
   DeviceBudget budget;
   if (assumed_free) {
     budget.free_before_weights = *assumed_free;
-    budget.limit = std::min(*assumed_free + start, device.memory_total);
+    budget.limit = *assumed_free + start;  // measured with its start, whatever is planned of that
     budget.trust = Trust::assumed;
     budget.source = "--assume free";
   } else if (device.free_before_weights) {

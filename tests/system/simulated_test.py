@@ -243,8 +243,10 @@ class Rehearsal(SystemTest):
             self.assertEqual(server.status()["drift"], [])
 
     def test_a_neighbour_that_came_since_the_plan_is_planned_for_before_anything_is_loaded(self):
-        neighbour = [{"term": "neighbour", "bytes": "10GiB", "ranks": [5]}]
-        with self.deployment(simulation={"costs": neighbour}) as server:
+        def neighbour(size):
+            return {"costs": [{"term": "neighbour", "bytes": size, "ranks": [5]}]}
+
+        with self.deployment(simulation=neighbour("10GiB")) as server:
             self.assertEqual(server.log().count("planning once more before anything is loaded"), 1, server.log())
             self.assertIn("rank 0.5 has ", server.log())
             for rank in server.workers():
@@ -253,7 +255,7 @@ class Rehearsal(SystemTest):
             os.kill(server.workers()[5]["pid"], signal.SIGKILL)
             wait_until("the replica is restarted", lambda: server.status()["replicas"][0]["incarnation"] != 1
                        and {r["state"] for r in server.workers()} == {"ready"}, 30)
-        server = self.deployment("--mem-fraction-static", 0.88, simulation={"costs": neighbour})
+        server = self.deployment("--mem-fraction-static", 0.88, simulation=neighbour("20GiB"))
         server.launch()
         code = server.daemon.wait(30)
         log = server.log()

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "shared/base/json.h"
+#include "shared/model/model_source.h"
 #include "tests/support/model_specs.h"
 #include "tests/support/plan_cases.h"
 #include "tests/support/plan_golden.h"
+#include "tests/support/test_data.h"
 
 namespace plimsoll {
 namespace {
@@ -132,7 +135,9 @@ TEST(PlanProblem, RefusesWhatContradictsTheMachine) {
 }
 
 TEST(PlanProblem, ExpertsOverGroupsOfRanksAllowMoreRanks) {
-  const ModelSpec model = *golden_model("deepseek-r1");
+  // Of its config, which says that weights come in blocks of 128 columns.
+  const auto golden = parse_json(read_test_file(golden_path("models/deepseek-r1.json")));
+  const ModelSpec model = *spec_of_config(*golden->find("config"), "deepseek-r1");
   Machine machine = test_machine(256 * kGiB, 8);
   Device device;
   device.is_simulated = true;
