@@ -33,6 +33,10 @@ add_library(plimsoll_flags INTERFACE)
 # A plain option, since CMAKE_CXX_STANDARD 20 would leak into CUDA and stop the generation there.
 target_compile_options(plimsoll_flags INTERFACE
   -std=c++20 -Wall -Wextra -Wshadow -Wconversion -Wnon-virtual-dtor -Werror -fno-omit-frame-pointer)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # KiB before the compiler first collects its garbage: a source that it need not collect for is done sooner.
+  target_compile_options(plimsoll_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # False in moves of a std::variant; g++ 12, with which every preset is tested, has the warning.
   target_compile_options(plimsoll_flags INTERFACE -Wno-maybe-uninitialized)
