@@ -144,8 +144,8 @@ template <DType dtype, int T>
 void f32_tile(const std::byte* group, const std::byte* panel, const TileColumns& cols,
               float* tiles) {
   std::fill_n(tiles, ceil_div(cols.all, cols.segment) * T * kTileRows, 0.0F);
-  for (std::int64_t c = 0; c < cols.all; c += kSubBlock) {
-    const std::int64_t count = std::min(kSubBlock, cols.all - c);
+  for (std::int64_t c = 0, count = 0; c < cols.all; c += count) {
+    count = std::min({kSubBlock, cols.all - c, cols.segment - c % cols.segment});
     float* tile = tiles + c / cols.segment * T * kTileRows;
     for (int r = 0; r < kTileRows; ++r) {
       float weights[kSubBlock];

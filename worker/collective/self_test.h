@@ -34,7 +34,7 @@ struct SelfTestSetup {
   std::int64_t rows_max = 0;  // of a step
   std::uint64_t seed = 1;
   Duration budget = milliseconds(100);
-  Duration patience = seconds(5);  // with a call
+  Duration patience = seconds(15);  // with a call: a rank may get no processor for some of it
   std::optional<SelfTestDevice> device = {};
 };
 

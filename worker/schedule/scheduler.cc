@@ -148,7 +148,7 @@ const StepPlan& Scheduler::plan_step(Tokens budget) {
   prompt_rows_ = plan_.rows() - decoding;
   if (can_hold(static_cast<std::size_t>(decoding), interval, enough)) {
     drop_decodes(static_cast<std::size_t>(decoding));
-    rows_since_decode_ += prompt_rows_;
+    rows_since_decode_ += std::max(prompt_rows_, enough);  // fewer rows take about as long
   } else {
     rows_since_decode_ = 0;
   }

@@ -136,8 +136,9 @@ class Scheduler {
   bool step_under_way_ = false;
   bool preempted_in_step_ = false;
   Tokens prompt_rows_ = 0;
-  Tokens rows_since_decode_ = 0;  // of steps that had only prompts while answers waited
-  bool may_decode_on_ = false;    // the last step was of one answer's token for each that runs
+  // Of steps that had only prompts while answers waited; none counts for less than rows enough.
+  Tokens rows_since_decode_ = 0;
+  bool may_decode_on_ = false;  // the last step was of one answer's token for each that runs
   std::uint64_t next_id_ = 1;
   std::int64_t preemptions_ = 0;
 };

@@ -49,7 +49,8 @@ TEST(CpuFeatures, DetectionAgreesWithTheCompilersOwn) {
   EXPECT_EQ(supports(features, CpuPath::avx2), __builtin_cpu_supports("avx2") != 0 &&
                                                    __builtin_cpu_supports("fma") != 0 &&
                                                    features.f16c);
-  EXPECT_EQ(features.avx512bf16, __builtin_cpu_supports("avx512bf16") != 0);
+  EXPECT_EQ(features.avx512bf16 && features.os_saves_zmm,
+            __builtin_cpu_supports("avx512bf16") != 0);
   if (supports(features, CpuPath::avx512)) {
     EXPECT_TRUE(__builtin_cpu_supports("avx512vnni"));
   }

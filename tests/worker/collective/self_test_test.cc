@@ -212,7 +212,7 @@ class DeviceGroup {
     cuda::DeviceRuntime& device = *runtime;
     const auto place = [&](Bytes bytes) { return (*device.allocate(bytes, "test")).data(); };
     Joined joined;
-    joined.setup = {.cols = kCols, .rows_max = kRows, .seed = 7, .patience = seconds(60)};
+    joined.setup = {.cols = kCols, .rows_max = kRows, .seed = 7, .patience = seconds(25)};
     joined.setup.device = {
         .backend = nullptr,
         .partial = sums_view(reinterpret_cast<double*>(place(kRows * kCols * 8)), kRows, kCols),

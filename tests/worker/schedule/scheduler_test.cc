@@ -123,6 +123,21 @@ TEST(Scheduler, AnswersWaitForATokenWhileShortPromptsFitIntoALongestStep) {
   }
 }
 
+TEST(Scheduler, PromptsOfAFewTokensHoldAnswersForAFewStepsOnly) {
+  Scheduler scheduler(long_steps());
+  must_add(scheduler, 4, up_to(100));
+  scheduler.plan_step(400);
+  finish(scheduler);
+  int held = 0;
+  for (int step = 0; step < 40; ++step) {
+    ASSERT_TRUE(scheduler.add(numbers(2 * step, 5), up_to(1)));
+    const Tokens rows = scheduler.plan_step(400).rows();
+    held = rows == scheduler.prompt_rows() ? held + 1 : 0;
+    EXPECT_LE(held, 3) << step;
+    finish(scheduler);
+  }
+}
+
 TEST(Scheduler, LongPromptsKeepNoAnswerFromItsToken) {
   Scheduler scheduler(long_steps());
   must_add(scheduler, 4, up_to(100));
