@@ -226,14 +226,17 @@ KERNEL(sample_rows, SampleArguments, 256) {
   while (group < kThreads && below + of_thread[group] <= kSampleSorted) below += of_thread[group++];
   const bool is_cut = group < kThreads;
   int end = group * kBinsAThread;
-  while (is_cut && below + bins[end] <= kSampleSorted) below += bins[end++];
+  while (is_cut && end < kBins && below + bins[end] <= kSampleSorted) below += bins[end++];
   if (below == 0) {
     if (thread == 0) token = kSampleOnHost;
     return;
   }
   const int count = static_cast<int>(below);
   for (int i = thread; i < row.vocab; i += kThreads) {
-    if (counts(i) && row.bin(i) < end) keys[atomicAdd(&sorted[0], 1U)] = sort_key(logits[i], i);
+    if (!counts(i) || row.bin(i) >= end) continue;
+    // `below` is how many there are; the bound is for tests, which leave barriers out.
+    const unsigned at = atomicAdd(&sorted[0], 1U);
+    if (at < kSampleSorted) keys[at] = sort_key(logits[i], i);
   }
   int size = 2;
   while (size < count) size *= 2;
