@@ -13,7 +13,9 @@ namespace plimsoll {
 // Whether the others wait for it; itself it may wait for as long as they take.
 bool Cohort::is_awaited(const Worker& worker) const {
   if (state_ != CohortState::loading) return worker.state != WorkerState::ready;
-  const bool waits_for_others = worker.waits_for_peers || (holds_opened_ && worker.opened);
+  const bool is_held = holds_ && worker.state == WorkerState::hello && !worker.peer.empty();
+  const bool waits_for_others =
+      is_held || worker.waits_for_peers || (holds_opened_ && worker.opened);
   return !worker.is_loaded && !waits_for_others;
 }
 

@@ -55,7 +55,16 @@ void Deployment::confirm(const Hello& hello, Actions& out) {
 // On devices each rank knows for its own, once its context is there: all are heard before any of
 // them loads.
 void Deployment::confirm_devices(TimePoint now, Actions& out) {
-  if (confirmation_ != Confirmation::none || cohorts_.empty()) return;
+  if (confirmation_ == Confirmation::done || plan().memory.devices == "cpu") return;
+  if (!quarantine_.empty()) {
+    // What ranks find goes by places in the plan's machine, and without some of its devices it may
+    // be another one: then nothing is planned again, nor is an answer waited for. What is short is
+    // found when all have loaded.
+    confirmation_ = Confirmation::done;
+    for (Cohort& cohort : cohorts_) cohort.release(now, out);
+    return;
+  }
+  if (confirmation_ == Confirmation::asked || cohorts_.empty()) return;
   if (!std::ranges::all_of(cohorts_, &Cohort::all_opened)) return;
   MakePlan again{plan().options, quarantine_};
   std::vector<RankMeasured> contexts;

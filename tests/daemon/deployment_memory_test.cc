@@ -133,6 +133,17 @@ TEST_F(TwoPhases, LessMemoryThanPlannedIsPlannedForOnceMoreBeforeAnythingIsLoade
   EXPECT_EQ(count_plans(), 1U);
 }
 
+TEST_F(TwoPhases, WhoIsHeldWhileItIsPlannedOnceMoreIsNotBlamedForTheTime) {
+  free_ = 39 * kGiB;
+  start();
+  ASSERT_TRUE(deployment_.awaits_plan(questions_));
+  deployment_.tick(kStart + seconds(3600), out_);
+  EXPECT_EQ(count_logged("replica"), 0U);
+  EXPECT_EQ(std::ranges::count_if(
+                out_, [](const Action& one) { return std::holds_alternative<AbortSegment>(one); }),
+            0);
+}
+
 TEST_F(TwoPhases, WhatNoLongerFitsWhenWorkersBeginIsRefusedBeforeAnythingIsLoaded) {
   free_ = kGiB;
   start();
@@ -257,6 +268,7 @@ class OnDevices : public TwoPhases {
     launch.simulated_memory = {20 * kGiB, 20 * kGiB};
     for (RankPlan& rank : launch.memory.ranks) {
       rank.device = rank.replica;
+      rank.device_uuid = "GPU-" + std::to_string(rank.replica);
       rank.rows = {{Term::context, kGiB, "", Trust::assumed},
                    {Term::weights, 10 * kGiB, "", Trust::computed},
                    {Term::kv, 9 * kGiB, "", Trust::computed}};
@@ -265,6 +277,10 @@ class OnDevices : public TwoPhases {
   }
   void open(std::int64_t replica, Bytes context, Bytes free) {
     deployment_.said(std::to_string(replica), Opened{context, free}, kStart, out_);
+  }
+  void break_device(const std::string& uuid) {
+    quarantine_.push_back({.uuid = uuid, .name = "", .reason = "Xid 79", .since = kStart});
+    deployment_.device_faulted({uuid, "Xid 79"}, kStart, out_);
   }
   std::vector<Load> loads() const {
     std::vector<Load> found;
@@ -346,6 +362,45 @@ TEST_F(OnDevices, ALayoutThatWouldBeAnotherThenIsNotLoaded) {
   EXPECT_EQ(loads().size(), 2U);
   ASSERT_TRUE(deployment_.failure());
   EXPECT_NE(deployment_.failure()->message.find("tp 2 x dp 2"), std::string::npos);
+}
+
+// Without it the machine is another one, where other devices have the places of what was found.
+TEST_F(OnDevices, OnceADeviceHasFailedNothingIsPlannedAgain) {
+  start();
+  open(0, kGiB, 4 * kGiB);
+  EXPECT_EQ(loads().size(), 2U);
+  break_device("GPU-1");
+  EXPECT_EQ(count_plans(), 0U);
+  ASSERT_EQ(loads().size(), 3U) << "what is short is found when it has loaded";
+  EXPECT_EQ(loads().back().replica, 0);
+  EXPECT_FALSE(loads().back().is_tentative);
+}
+
+TEST_F(OnDevices, AnAnswerOfBeforeADeviceFailedIsNotAwaitedAndASpareIsLoadedAsPlanned) {
+  start();
+  open(0, kGiB, 4 * kGiB);
+  open(1, kGiB, 19 * kGiB);
+  ASSERT_TRUE(deployment_.awaits_plan(questions_));
+  const std::int64_t asked = questions_;
+  break_device("GPU-1");
+  EXPECT_FALSE(deployment_.awaits_plan(asked));
+  ASSERT_EQ(loads().size(), 3U);
+  EXPECT_EQ(loads().back().replica, 0);
+  EXPECT_FALSE(loads().back().is_tentative);
+  const ChildId lost{.replica = 1, .incarnation = deployment_.cohorts()[1].incarnation()};
+  out_.clear();
+  deployment_.child_exited(lost, {true, 9}, kStart, out_);
+  Device spare;
+  spare.uuid = "GPU-2";
+  spare.memory_total = spare.memory_free = 20 * kGiB;
+  deployment_.devices_found({std::vector<Device>{spare}, questions_}, kStart, out_);
+  for (const Action& action : Actions(out_)) spawned(action);
+  ASSERT_EQ(loads().size(), 1U);
+  EXPECT_EQ(loads()[0].replica, 1);
+  EXPECT_FALSE(loads()[0].is_tentative);
+  EXPECT_EQ(deployment_.cohorts()[1].device_of(0), "GPU-2");
+  EXPECT_EQ(deployment_.cohorts()[0].device_of(0), "GPU-0");
+  EXPECT_EQ(count_plans(), 0U);
 }
 
 TEST_F(OnDevices, WhoWaitsForTheOthersIsNotBlamedForTheTime) {

@@ -145,10 +145,20 @@ class Simulation {
       h_.say(child, Listening{"http://127.0.0.1:8000"});
       if (h_.last_probe != 0) h_.say(child, ProbeResult{h_.last_probe, below(6) != 0, "no"});
     } else {
+      open(child, below(4) == 0);
+      if (!h_.find(child)) return;
       h_.say(child, below(2) == 0 ? Message(Loaded{}) : Message(Progress{"loading", 1, 2}));
       h_.say(child, Ready{"cpu", nullptr});
       h_.say(child, Pong{});
     }
+  }
+
+  // Its context is up, as a rank on a device says where it was asked.
+  void open(const ChildId& child, bool is_short) {
+    const std::vector<Load> loads = h_.sent<Load>(h_.peer_of(child));
+    if (loads.empty() || !loads.back().is_tentative) return;
+    const Bytes free = h_.devices.front().memory_free;
+    h_.say(child, Opened{0, is_short ? free / 2 : free});
   }
 
   void check() {
@@ -181,10 +191,19 @@ class Simulation {
           cohort.state() == CohortState::dying || cohort.state() == CohortState::draining;
       for (std::int64_t rank = 0; rank < cohort.plan().tp; ++rank) {
         const std::string device = cohort.device_of(rank);
+        check_place(cohort, rank, device);
         if (find_quarantined(h_.supervisor().quarantined(), device) == nullptr) continue;
         EXPECT_TRUE(may_live || !cohort.has_processes()) << device;
       }
     }
+  }
+
+  // Whatever is planned again, it is where it was started.
+  void check_place(const Cohort& cohort, std::int64_t rank, const std::string& device) {
+    const ChildId child{
+        .replica = cohort.replica(), .rank = rank, .incarnation = cohort.incarnation()};
+    if (!h_.alive.contains(child)) return;
+    EXPECT_EQ(places_.emplace(child, device).first->second, device) << child_name(child);
   }
 
   // Once nothing fails any more, whatever was asked for is done or refused.
@@ -205,6 +224,7 @@ class Simulation {
           says(Listening{"http://127.0.0.1:8000"});
           says(ProbeResult{h_.last_probe, true, ""});
         } else {
+          if (h_.alive.contains(child)) open(child, false);
           says(Loaded{});
           says(Ready{"cpu", nullptr});
           says(Pong{});
@@ -251,6 +271,7 @@ class Simulation {
 
   std::mt19937_64 random_;
   Harness h_;
+  std::map<ChildId, std::string> places_;  // the device of each that lives
 };
 
 TEST(Simulation, InvariantsHoldOnRandomSchedules) {

@@ -120,6 +120,12 @@ void SupervisorHarness::pass_for(Duration duration) {
 
 void SupervisorHarness::load(std::int64_t replica, std::int64_t tp) {
   for (std::int64_t rank = 0; rank < tp; ++rank) hello(worker(replica, rank));
+  // As ranks on devices do before they load.
+  for (std::int64_t rank = 0; rank < tp; ++rank) {
+    const std::vector<Load> loads = sent<Load>(peer_of(worker(replica, rank)));
+    if (loads.empty() || !loads.back().is_tentative) continue;
+    say(worker(replica, rank), Opened{0, devices.front().memory_free});
+  }
   for (std::int64_t rank = 0; rank < tp; ++rank) say(worker(replica, rank), Loaded{});
 }
 
@@ -278,11 +284,15 @@ Planned SupervisorHarness::make_plan(const MakePlan& wanted) const {
   plan.tp = options.values.tp;
   plan.dp = *dp;
   const std::int64_t ranks = plan.tp * plan.dp;
+  if (!devices.empty()) plan.memory.devices = "cuda";
   if (!devices.empty() && ranks > std::ssize(machine.devices)) {
     return {invalid("more ranks than devices"), options};
   }
   for (std::int64_t i = 0; i < ranks && !devices.empty(); ++i) {
     RankPlan& rank = plan.memory.ranks.emplace_back();
+    rank.replica = i / plan.tp;
+    rank.rank = i % plan.tp;
+    rank.budget = machine.devices[static_cast<std::size_t>(i)].memory_free;
     rank.device = i;
     rank.device_uuid = machine.devices[static_cast<std::size_t>(i)].uuid;
     rank.device_name = machine.devices[static_cast<std::size_t>(i)].name;
