@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <iterator>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#include "shared/base/unique_fd.h"
 
 namespace plimsoll {
 namespace {
@@ -35,7 +36,7 @@ struct Surveyor::Inquiry {
 
 Surveyor::Surveyor(Duration longest) : longest_(longest) {}
 
-// It is stuck: whenever it comes back, nobody waits for it.
+// It is stuck: whenever it comes back, nobody waits for its answer.
 void Surveyor::let_go(std::unique_ptr<Inquiry> inquiry, std::unique_lock<std::mutex> lock) {
   inquiry->thread.detach();
   inquiry->is_left = true;
@@ -58,8 +59,16 @@ Surveyor::~Surveyor() {
   }
 }
 
+void Surveyor::forget_returned() {
+  std::erase_if(stuck_, [](const UniqueFd& news) {
+    pollfd one{.fd = news.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
+  });
+}
+
 void Surveyor::ask(Question question, TimePoint now) {
-  if (stuck_ >= kStuckMax) {
+  forget_returned();
+  if (std::ssize(stuck_) >= kStuckMax) {
     answers_.push_back(std::move(question.late));
     return;
   }
@@ -69,14 +78,21 @@ void Surveyor::ask(Question question, TimePoint now) {
   inquiry->news.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   Inquiry& one = *inquiry;
   const auto find = [&one] {
-    Event answer = one.question.find();
+    Event answer = one.question.late;
+    try {
+      answer = one.question.find();
+    } catch (const std::exception&) {
+      // As a library does in the midst of a folder of a file server that has gone.
+    }
     std::unique_ptr<Inquiry> own;  // goes after the lock
     const std::lock_guard lock(one.mutex);
-    if (one.is_left) own.reset(&one);
-    if (own) return;
-    one.answer = std::move(answer);
     const std::uint64_t count = 1;
     (void)!::write(one.news.get(), &count, sizeof count);
+    if (one.is_left) {
+      own.reset(&one);
+      return;
+    }
+    one.answer = std::move(answer);
     one.changed.notify_all();
   };
   bool has_thread = static_cast<bool>(one.news);
@@ -105,8 +121,9 @@ std::vector<Event> Surveyor::take(TimePoint now) {
     } else if (now >= one->until) {
       // Not `late` itself: nobody else may touch what its thread may still read.
       taken.push_back(one->question.late);
+      // Without a descriptor to spare it is never seen to come back.
+      stuck_.emplace_back(::fcntl(one->news.get(), F_DUPFD_CLOEXEC, 0));
       let_go(std::move(one), std::move(lock));
-      ++stuck_;
     }
   }
   std::erase(inquiries_, nullptr);

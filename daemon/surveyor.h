@@ -13,13 +13,14 @@
 
 #include "daemon/events.h"
 #include "shared/base/clock.h"
+#include "shared/base/unique_fd.h"
 
 namespace plimsoll {
 
 class Surveyor {
  public:
   static constexpr Duration kLongest = seconds(60);
-  // Threads that never came back; with so many there are no more questions.
+  // Threads that have not come back; with so many there are no more questions.
   static constexpr int kStuckMax = 8;
 
   explicit Surveyor(Duration longest = kLongest);
@@ -28,7 +29,7 @@ class Surveyor {
   ~Surveyor();  // waits a second for what is asked, and no longer
 
   // `find` runs in another thread, and may outlive this object: it owns what it uses. `late` is the
-  // answer where there is none in time.
+  // answer where there is none in time, or none at all.
   struct Question {
     std::function<Event()> find;
     Event late;
@@ -42,12 +43,13 @@ class Surveyor {
 
  private:
   struct Inquiry;
+  void forget_returned();
   static void let_go(std::unique_ptr<Inquiry> inquiry, std::unique_lock<std::mutex> lock);
 
   Duration longest_;
   std::vector<std::unique_ptr<Inquiry>> inquiries_;
-  std::vector<Event> answers_;  // that needed no thread, or got none
-  int stuck_ = 0;
+  std::vector<Event> answers_;   // that needed no thread, or got none
+  std::vector<UniqueFd> stuck_;  // readable: that thread has come back
 };
 
 }  // namespace plimsoll
