@@ -85,14 +85,16 @@ void Deployment::devices_found(const DevicesFound& found, TimePoint now, Actions
   const bool are_others = std::ranges::any_of(
       cohorts_, [](const Cohort& c) { return c.state() != CohortState::failed; });
   if (!are_others) return settle(now, out);
+  const std::string reason =
+      found.devices ? "no other device is free for it" : found.devices.error().message;
   for (const std::int64_t replica : lost) {
     std::erase_if(cohorts_, [&](const Cohort& c) { return c.replica() == replica; });
     out.emplace_back(
         Log{LogLevel::error,
-            fmt::format("replica {}: left out, since no other device is free for it: {} "
-                        "of {} replicas go on (`plimsoll restart` once the device has "
-                        "been reset)",
-                        replica, cohorts_.size(), std::max(plan().options.values.dp, plan().dp))});
+            fmt::format("replica {}: left out, since {}: {} of {} replicas go on (`plimsoll "
+                        "restart` once the device has been reset)",
+                        replica, reason, cohorts_.size(),
+                        std::max(plan().options.values.dp, plan().dp))});
   }
   settle(now, out);
 }

@@ -132,7 +132,7 @@ void Supervisor::on(const Planned& event, TimePoint now) {
     const Error error = is_refused ? *event.plan->refusal : event.plan.error();
     if (!operation_.is_dry_run) record_refusal(error, is_refused ? &*event.plan : nullptr, now);
     // What runs keeps running.
-    if (is_running()) return finish(exit_code(error.code), error.message);
+    if (is_running() || operation_.is_dry_run) return finish(exit_code(error.code), error.message);
     return target_failed(error, now);
   }
   operation_.plan = *event.plan;
@@ -341,7 +341,8 @@ void Supervisor::deployment_gone(TimePoint now) {
     deployment_.reset();
     report(now);
   }
-  switch (operation_.kind) {
+  // What would be planned changes nothing of what was there.
+  switch (operation_.is_dry_run ? OperationKind::none : operation_.kind) {
     case OperationKind::stop: {
       const bool ends_daemon = operation_.ends_daemon;
       const int code = operation_.exit_code;

@@ -185,5 +185,48 @@ TEST(SupervisorQuestions, AFailedDeploymentThatStartsAgainIsNotCalledFailed) {
   EXPECT_EQ(h.supervisor().state(), DeploymentState::failed);
 }
 
+TEST(SupervisorQuestions, WhereTheDriverDoesNotSayWhatIsFreeThatIsWhyAReplicaIsLeftOut) {
+  Harness h(1, 2);
+  h.use_devices(3);
+  h.serve(2, 1);
+  h.is_slow = true;
+  h.break_device(0);
+  h.let_leave();
+  ASSERT_EQ(h.answers.size(), 1U);
+  std::get<DevicesFound>(h.answers.front()).devices = timed_out("it has not said for 60 s");
+  h.answer();
+  EXPECT_EQ(h.count_logged("replica 0: left out, since it has not said for 60 s: 1 of 2"), 1U)
+      << h.all_lines();
+}
+
+// The listener goes as it does without a dry run, and with it what is kept for the next start.
+TEST(SupervisorQuestions, WhatFailsDuringADryRunFailsByItselfAndTheDryRunIsAnswered) {
+  for (const bool fits : {true, false}) {
+    Harness h(1, 1);
+    h.serve(1, 1);
+    h.is_slow = true;
+    if (!fits) h.refusal = does_not_fit("too much for a dry run");
+    const Json pair = Json::array({"tp", "2"});
+    h.command("reconfigure",
+              Json::object({{"assignments", Json::array({pair})}, {"dry_run", true}}));
+    ASSERT_EQ(h.answers.size(), 1U);
+    h.say(Harness::router(), Fault{"invalid", "the router can't go on"});
+    h.end(Harness::router(), {false, 78});
+    h.let_leave();
+    for (int i = 0; i < 20 && h.supervisor().state() != DeploymentState::failed; ++i) {
+      h.pass(seconds(1));
+      h.let_leave();
+    }
+    ASSERT_EQ(h.supervisor().state(), DeploymentState::failed) << h.all_lines();
+    EXPECT_FALSE(h.is_listening);
+    const std::string reason = h.supervisor().reason();
+    h.answer();
+    ASSERT_EQ(h.replies.size(), 1U);
+    EXPECT_EQ(h.replies[0].exit_code, fits ? 0 : 3);
+    EXPECT_EQ(h.supervisor().reason(), reason) << "it is what ran that has failed";
+    EXPECT_EQ(*h.supervisor().operation_name(), '\0');
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
