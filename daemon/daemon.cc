@@ -37,6 +37,14 @@ constexpr Duration kWaitMax = seconds(60);
 // Children end together, and what they have left is looked for among all processes: once for all.
 constexpr Duration kTidyAfter = milliseconds(150);
 
+// Where a pipe has room, it is for 4096 bytes: a longer line would wait for its reader.
+constexpr std::size_t kSaidBytesMax = 4000;
+
+void say(const std::string& line) {
+  (void)std::fprintf(stderr, "%.*s\n", static_cast<int>(std::min(line.size(), kSaidBytesMax)),
+                     line.c_str());
+}
+
 std::string random_instance() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());
@@ -236,7 +244,7 @@ void Daemon::write_lines(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) {
     const bool is_kept_only = line.find(fmt::format(": {}", kKeptOnly)) != std::string::npos;
     // Without a terminal, the file has it.
-    if (!is_kept_only && can_say()) (void)std::fprintf(stderr, "%s\n", line.c_str());
+    if (!is_kept_only && can_say()) say(line);
     parts_.log_file.line(line);
   }
 }
@@ -362,21 +370,26 @@ void Daemon::save_state() {
 
 // A terminal that is stopped, or a pipe that nobody reads, holds nobody up: the file has each line.
 bool Daemon::can_say() {
-  pollfd end{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (::poll(&end, 1, 0) != 1) {
+  const auto has_room = [] {
+    pollfd end{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+    return ::poll(&end, 1, 0) == 1;
+  };
+  if (!has_room()) {
     ++unsaid_;
     return false;
   }
   if (unsaid_ == 0) return true;
   const std::string line = fmt::format("{} lines that nobody read here are in {}",
                                        std::exchange(unsaid_, 0), parts_.log_file.path().string());
-  (void)std::fprintf(stderr, "%s\n", stamped(LogLevel::warning, line).c_str());
-  return true;
+  say(stamped(LogLevel::warning, line));
+  if (has_room()) return true;
+  ++unsaid_;
+  return false;
 }
 
 void Daemon::log(LogLevel level, const std::string& line) {
   if (!log_enabled(level)) return;
-  if (can_say()) log_line(level, line);
+  if (can_say()) log_line(level, std::string_view(line).substr(0, kSaidBytesMax));
   parts_.log_file.line(stamped(level, line));
 }
 
