@@ -34,7 +34,10 @@ void detach(int /*signal*/) {
 
 class DetachAtInterrupt {
  public:
-  DetachAtInterrupt() : before_(std::signal(SIGINT, detach)) {}
+  DetachAtInterrupt() : before_(std::signal(SIGINT, detach)) {
+    // A shell starts so what runs in its background.
+    if (before_ == SIG_IGN) (void)std::signal(SIGINT, SIG_IGN);
+  }
   ~DetachAtInterrupt() { (void)std::signal(SIGINT, before_); }
   DetachAtInterrupt(const DetachAtInterrupt&) = delete;
   DetachAtInterrupt& operator=(const DetachAtInterrupt&) = delete;
