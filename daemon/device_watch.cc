@@ -135,12 +135,18 @@ class DeviceWatch::Turns {
     std::vector<DeviceFault> faults;
     if (health_ && wanted.is_to_examine) faults = health_->examine();
     if (wanted.is_changed) {
+      // What came before is not told again.
+      if (has_events()) {
+        std::ranges::move(health_->wait(milliseconds(0)), std::back_inserter(faults));
+      }
       // Of one device alone it does not let go.
       health_.reset();
-      wanted.anew = std::move(wanted.all);
+      wanted.anew = wanted.all;
     }
     if (!health_ && !wanted.anew.empty()) {
-      // A driver that does not answer now is asked again with the next worker that starts.
+      // A driver that does not answer now is asked again with the next worker that starts, and for
+      // all.
+      wanted.anew = std::move(wanted.all);
       if (Result<DeviceHealth> started = DeviceHealth::start(api_)) {
         health_.emplace(std::move(*started));
       }

@@ -148,5 +148,17 @@ TEST_F(DeviceWatchTest, ADriverThatDoesNotAnswerAtFirstIsAskedAgainWithTheNextWo
   EXPECT_TRUE(await_watched(1));
 }
 
+TEST_F(DeviceWatchTest, OneThatDoesNotAnswerAfterAQuarantineIsAskedForAllOthersLater) {
+  DeviceWatch watch(api_);
+  for (const char* uuid : {"GPU-1", "GPU-2", "GPU-3"}) watch.watch(uuid);
+  ASSERT_TRUE(await_watched(3));
+  fake_.with([this] { fake_.init_result = 999; });
+  watch.keep({"GPU-2", "GPU-3"});
+  ASSERT_TRUE(fake_.await([this] { return fake_.starts == 2 && fake_.started == 0; }));
+  fake_.with([this] { fake_.init_result = kNvmlSuccess; });
+  watch.watch("GPU-2");  // its worker starts again
+  EXPECT_TRUE(await_watched(5)) << "GPU-3, whose worker lives, is not watched any more";
+}
+
 }  // namespace
 }  // namespace plimsoll
