@@ -110,6 +110,32 @@ TEST(MemoryWindow, EachEndIsExactOnDevices) {
   expect_exact(machine(test_options(simulated)), *llama, simulated);
 }
 
+// A step above the size that has smaller defaults: with the memory of those, others than the ones
+// that bind as they are have not free what is claimed.
+TEST(MemoryWindow, EachEndIsExactOnUnlikeDevicesOfAUtilization) {
+  Machine machine = test_machine(2048 * kGiB, 192);
+  const auto add = [&](Bytes mebibytes, Bytes slack) {
+    Device device;
+    device.name = "GPU";
+    device.memory_total = 61'696 * kMiB;
+    device.cuda_total = mebibytes * kMiB;
+    device.memory_free = std::min(mebibytes, mebibytes * 9 / 10 + 1 + slack + 500) * kMiB;
+    device.context = 500 * kMiB;
+    device.compute_major = 9;
+    device.multiprocessors = 132;
+    machine.devices.push_back(device);
+  };
+  add(60'796, 400);
+  add(61'300, 200);
+  add(61'696, 10);
+  for (Bytes i = 0; i < 3; ++i) add(61'600 + i, 9'999);
+  const Result<ModelSpec> model = golden_model("llama-70b");
+  ASSERT_TRUE(model);
+  expect_exact(machine, *model,
+               {"--devices=cuda", "--dp=6", "--assume=weights=40GiB", "--max-running-requests=256",
+                "--gpu-memory-utilization=0.9"});
+}
+
 TEST(MemoryWindow, SaysThatMoreMemoryWouldWorkWhereTheMachineHasIt) {
   const ModelSpec model = make_llama_spec(smollm2_shape());
   const Result<MemoryWindow> window =
