@@ -5,6 +5,7 @@
 
 #include "shared/base/text.h"
 #include "shared/generation/log_launch.h"
+#include "shared/memory/foreign_log/log_plan.h"
 #include "shared/memory/foreign_log/log_report.h"
 #include "shared/memory/foreign_log/python_literal.h"
 #include "tests/support/fuzz.h"
@@ -28,6 +29,8 @@ void fuzz_log(std::span<const std::byte> bytes) {
       explain_log(*log, "x", {.kv_bytes_per_token = 70'272.0, .context = {}});
   EXPECT_TRUE(is_utf8(log_report(*log, explanation)));
   EXPECT_TRUE(parse_json(dump_json(log_report_json(*log, explanation))));
+  for (const LogOption& option : options_of_log(*log)) EXPECT_TRUE(is_utf8(option.value));
+  for (const std::string& note : log_plan_notes(*log)) EXPECT_TRUE(is_utf8(note));
   const LaunchFacts facts = launch_of_log(*log, "x");
   EXPECT_TRUE(compare_launches(facts, facts, judge_of_logs(&*log, &*log)).empty());
 }
@@ -57,6 +60,8 @@ TEST(FuzzForeignLog, LogsAreReadOrRefusedAndAlwaysExplained) {
                         "#tokens: -1",
                         "\n",
                         "mem_fraction_static=nan",
+                        "'gpu_memory_utilization': 1e300",
+                        "total capacity of 79.25 GiB",
                         "KV Cache is allocated. K size: 0 GB",
                         "(inf/0.0 GiB)",
                         "max_total_num_tokens=0 max_running_requests=0"};

@@ -76,7 +76,8 @@ std::int64_t count_of(const ForeignLog& log, std::string_view name) {
 
 // What its share of the device comes to.
 std::optional<Bytes> share_of_device(const ForeignLog& log) {
-  if (!log.total || !log.fraction) return std::nullopt;
+  const bool is_share = log.fraction && *log.fraction > 0 && *log.fraction <= 1;
+  if (!log.total || !is_share) return std::nullopt;
   return share_of_bytes_up(*log.total, std::llround(*log.fraction * kWhole));
 }
 
@@ -233,8 +234,9 @@ std::vector<std::string> log_plan_notes(const ForeignLog& log) {
         "--ep {} for those of DeepEP",
         count_of(log, "ep"), count_of(log, "ep")));
   }
-  if (log.has_kv_in_bytes() && log.total && log.free_at_start && log.fraction) {
-    const Bytes asked = *share_of_device(log);
+  const std::optional<Bytes> share = share_of_device(log);
+  if (log.has_kv_in_bytes() && share && log.free_at_start) {
+    const Bytes asked = *share;
     if (asked > *log.free_at_start) {
       notes.push_back(fmt::format(
           "KV is planned by its bytes; vLLM itself also asks that {} ({} of the device) are free "
