@@ -205,7 +205,11 @@ void ForeignLogReader::line(std::string_view text) {
   const bool is_vllm = read_vllm_line(s.vllm, line);
   s.sglang.recognised += is_sglang ? 1 : 0;
   s.vllm.recognised += is_vllm ? 1 : 0;
-  if (!is_sglang && !is_vllm) s.common(line);
+  if (is_sglang || is_vllm) {
+    s.lone_error.reset();  // the launch went on
+  } else {
+    s.common(line);
+  }
 }
 
 Result<ForeignLog> ForeignLogReader::finish() {

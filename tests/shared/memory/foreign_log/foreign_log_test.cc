@@ -100,6 +100,13 @@ TEST(ForeignLog, ALoneErrorIsTheEndWhereNothingElseSaysIt) {
   EXPECT_EQ(log->end, ForeignEnd::other);
   EXPECT_EQ(log->end_line_number, 3);
   EXPECT_NE(log->end_line.find("is not divisible by weight quantization"), std::string::npos);
+  // One that was survived while it was still loading.
+  const auto loading = parse_foreign_log(
+      begin + error +
+      "(EngineCore_DP0 pid=200) INFO 10-25 13:01:40 [gpu_model_runner.py:2653] Model loading took "
+      "15.00 GiB memory and 3.1 seconds\n");
+  ASSERT_TRUE(loading);
+  EXPECT_EQ(loading->end, ForeignEnd::unknown) << loading->end_line;
   // One that was survived, and one of a launch before this.
   const auto served = parse_foreign_log(begin + error + "INFO: Application startup complete.\n");
   ASSERT_TRUE(served);
