@@ -100,9 +100,6 @@ void take_found(std::span<const DeviceFound> found, Machine& machine) {
     device.context = one.context;
     device.memory_free = std::min(device.memory_total, one.free + one.context);
   }
-  if (found.empty()) return;
-  std::erase_if(machine.learned,
-                [](const LearnedTerm& term) { return term.term == term_name(Term::context); });
 }
 
 Bytes available_bytes(const Machine& machine) {
@@ -152,6 +149,10 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std:
                                          .variables = variables,
                                          .build = "plimsoll " PLIMSOLL_VERSION});
   const std::filesystem::path state = state_folder(given.values);
+  for (const Device& device : machine.devices) {
+    if (device.is_simulated) launch.simulated_memory.push_back(device.memory_free);
+  }
+  take_found(found, machine);  // before a layout is chosen: contexts of ours are up, and not free
   const LayoutChoice layout = TRY(choose_layout(
       machine, models.model, wished, models.draft_or_null(),
       is_layout_auto(given.values) ? read_layout_speeds(state, {launch.environment, given})
@@ -161,10 +162,10 @@ Result<LaunchPlan> make_launch_plan(const OptionSet& given, std::span<const std:
   TRY(check_collective(machine, options, options.values.tp));
   TRY(check_collective_code(machine, options, options.values.tp));
   add_learned(read_learned_terms(state, {launch.environment, options}), machine);
-  for (const Device& device : machine.devices) {
-    if (device.is_simulated) launch.simulated_memory.push_back(device.memory_free);
+  if (!found.empty()) {  // what was learned of contexts gives way to what they are
+    std::erase_if(machine.learned,
+                  [](const LearnedTerm& term) { return term.term == term_name(Term::context); });
   }
-  take_found(found, machine);
   MemoryPlan plan = TRY(plan_memory(machine, models.model, options, models.draft_or_null()));
   if (!layout.why.empty()) plan.decisions.notes.insert(plan.decisions.notes.begin(), layout.why);
   launch.refusal = plan.refusal;
