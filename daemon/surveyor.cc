@@ -132,6 +132,7 @@ std::vector<Event> Surveyor::take(TimePoint now) {
 
 std::vector<int> Surveyor::descriptors() const {
   std::vector<int> all;
+  all.reserve(inquiries_.size());
   for (const std::unique_ptr<Inquiry>& one : inquiries_) all.push_back(one->news.get());
   return all;
 }
