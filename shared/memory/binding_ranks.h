@@ -12,8 +12,8 @@ namespace plimsoll {
 
 // Inputs with ranks left out that cannot change what is decided of them by the same rule (for
 // utilization: with the same fraction). Of the smallest devices and of the others each kind keeps
-// its own, since they may be tried with less memory than they have; of a utilization others may
-// decide then, so that all are to be looked at again.
+// its own, since they may be tried with less memory than they have; of a utilization those that
+// decide then stay too.
 FitInputs binding_ranks(const FitInputs& in);
 
 }  // namespace plimsoll

@@ -220,10 +220,7 @@ const OptionWindow* MemoryWindow::open(std::string_view option) const {
 }
 
 MemoryWindow find_window(const PlanQuestion& question, const PlanProblem& problem) {
-  // With less memory, as where smaller devices have other defaults, others may not have free what
-  // is claimed of them.
-  const bool may_be_others = problem.fit.rule == KvRule::utilization && problem.fit.smaller;
-  const FitInputs in = may_be_others ? problem.fit : binding_ranks(problem.fit);
+  const FitInputs in = binding_ranks(problem.fit);
   MemoryWindow window;
   add_rules(in, problem.fit, window);
   if (!in.on_devices) add_device_memory(problem, window);
