@@ -110,7 +110,7 @@ TEST_P(LinearBf16, IsMultipliedInF32BesideBothOtherTypesOfPanels) {
   }
 }
 
-TEST(LinearBf16Path, IsTakenWhereTheCpuMultipliesBf16) {
+TEST(LinearAvx512Bf16, IsTakenWhereTheCpuMultipliesBf16) {
   if (!cpu_path_runs_here(CpuPath::avx512)) GTEST_SKIP() << "no AVX-512";
   const bool is_rounded = linear_kernel(CpuPath::avx512).round != nullptr;
   EXPECT_EQ(is_rounded, detect_cpu_features().avx512bf16);
